@@ -293,8 +293,8 @@ HOW A SESSION WORKS
      short those tensors leave first that the schedule lets go, then those whose next use, or whose
      death, is farthest away: by what is known of the iteration, else those that were not used for
      longest. Without a schedule, and behind a drift, what the next 256 steps are expected to use
-     comes back ahead. What the host has already, and is used later than that, leaves for it, and a
-     16th of the limit is kept free for what is born. Without a schedule what later steps use comes
+     comes back ahead. What the host has already, and is used later than that, leaves for it; a
+     16th of the limit is left free for what is born. Without a schedule what later steps use comes
      back, too, into room that is free: in training, while the backward pass frees memory.
   8. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
      planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
@@ -12121,12 +12121,12 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   return result;
 }
 
-/* Makes tensors leave whose next use is farther than so many steps away, until so many bytes fit.
-   Whether they do. */
+/* Makes tensors leave that the host has, and whose next use is farther than so many steps away,
+   until so many bytes fit. Whether they do. */
 static int gmlo_session_make_way(gmlake_offload_session *s, size_t bytes, size_t steps,
-                                 int only_clean, gmlake_offload_result *result) {
+                                 gmlake_offload_result *result) {
   while (!gmlo_session_fits(s, bytes)) {
-    uint32_t victim = gmlo_session_victim(s, only_clean);
+    uint32_t victim = gmlo_session_victim(s, 1);
     if (victim == GMLAKE_OFFLOAD_NONE || gmlo_session_expect(s, &s->guests[victim]) <= steps)
       return 0;
     *result = gmlo_session_leave(s, victim, 0);
@@ -12135,9 +12135,10 @@ static int gmlo_session_make_way(gmlake_offload_session *s, size_t bytes, size_t
   return 1;
 }
 
-/* While no schedule holds: keeps room for what is born next, and brings back what the next steps
-   are expected to use. What the host has, and is used later than that, leaves for it; what steps
-   farther away use comes back only into free room, as when the backward pass frees memory. */
+/* While no schedule holds, or behind a drift: brings back what the next steps are expected to use,
+   and leaves some room for what is born. What the host has, and is used later than that, leaves for
+   it; what steps farther away use comes back only into free room, as when the backward pass frees
+   memory. */
 static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
@@ -12145,7 +12146,6 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
   int full = 0;
   if (s->desc.limit_bytes == 0) return result;
   if (s->ahead < s->at) s->ahead = s->at;
-  (void)gmlo_session_make_way(s, part, GMLO_AHEAD, 0, &result);
   for (; s->ahead < l->step_count && result == GMLAKE_OFFLOAD_OK; s->ahead++) {
     size_t away = s->ahead - s->at;
     for (n = l->steps[s->ahead].named_begin; n < l->steps[s->ahead].named_end; n++) {
@@ -12153,7 +12153,7 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
       size_t bytes;
       if (tensor == GMLAKE_OFFLOAD_NONE || s->guests[tensor].has_bytes) continue;
       bytes = s->guests[tensor].bytes + part;
-      if (away < GMLO_AHEAD ? !gmlo_session_make_way(s, bytes, away, 1, &result)
+      if (away < GMLO_AHEAD ? !gmlo_session_make_way(s, bytes, away, &result)
                             : gmlo_session_is_planned(s) || !gmlo_session_fits(s, bytes)) {
         return result;
       }
@@ -12755,14 +12755,6 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 /* ---- Tensors ---- */
 
-/* What is reserved for so many bytes: up to an eighth more, so that tensors whose size varies have
-   the same ranges, and what is mapped in them, again. */
-static size_t gmlo_session_range_bytes(const gmlake_offload_session *s, size_t bytes) {
-  size_t part = s->memory.chunk_bytes;
-  while (part < bytes / 16) part *= 2;
-  return bytes > SIZE_MAX - part ? bytes : (bytes + part - 1) / part * part;
-}
-
 /* An idle range with room for so many bytes: the one of that vblock; or, of no vblock, one of the
    smallest, and of these the one that became idle last. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
@@ -12806,7 +12798,6 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   void *ptr = NULL;
   size_t at;
   if (best != GMLAKE_OFFLOAD_NONE) return best;
-  bytes = gmlo_session_range_bytes(s, bytes);
   ranges = (gmlo_range *)gmlo_grow(&s->desc.host, s->ranges, s->range_count, 1, &s->range_capacity,
                                    sizeof *ranges);
   if (ranges != NULL) s->ranges = ranges;

@@ -166,41 +166,50 @@ static const row session_rows[] = {
      "{limit:66} " SETUP("6", "4", "8") "[2 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
          TRAIN("6", "2+100b", "1") TRAIN("6", "4", "2") TRAIN("6", "3+2k", "2")
              TRAIN("6", "2+1k", "1") "] note [6 " TRAIN("6", "2", "1") "] drifts=0 +plans>0"},
-    /* In an iteration whose tensors are much smaller than those that the schedule is for what it
-       makes leave stays, and nothing has to come back. In the next one it holds again. */
+    /* In an iteration whose tensors are much smaller than those that the schedule is for nothing is
+       copied to the host, and nothing has to come back. In the next one it holds again. */
     {"a_schedule_is_for_its_sizes",
      "{limit:88} " SETUP("6", "4", "8") "[5 " TRAIN("6", "4", "2") "] [3 note " TRAIN(
-         "6", "2k", "1k") "mode=1 +in=0 note " TRAIN("6", "4", "2") "mode=1 +in>0 ] drifts=0"},
+         "6", "2k", "1k") "mode=1 +in=0 +outs=0 note " TRAIN("6", "4",
+                                                             "2") "mode=1 +in>0 ] drifts=0"},
     /* A tensor may be missing: a program does not tell of what is small. It was seen when the
        iteration was learnt, or not. */
     {"a_tensor_that_is_missing_at_times",
-     "{limit:66} " SETUP("6", "4", "8") "[5 mark >t=1/50 w0,t>y=1/51 -y -t " UNMARKED(
-         "6", "4",
-         "2") "] [4 mark >/50 w0>y=1/51 -y " UNMARKED("6", "4",
-                                                      "2") "mark >t=1/50 w0,t>y=1/51 -y "
-                                                           "-t " UNMARKED("6", "4",
-                                                                          "2") "] drifts=0 mode=1"},
+     "{limit:66} " SETUP("6", "4", "8") "[6 mark >t=1/50 w0,t>y=1/51 -y -t " UNMARKED(
+         "6", "4", "2") "] [4 mark >/50 w0>y=1/51 -y " UNMARKED("6", "4",
+                                                                "2") "mark >t=1/50 w0,t>y=1/51 -y "
+                                                                     "-t " UNMARKED(
+                                                                         "6", "4",
+                                                                         "2") "] drifts=0 mode=1"},
     {"a_tensor_that_is_there_at_times",
      "{limit:66} " SETUP("6", "4", "8") "[5 mark >/50 w0>y=1/51 -y " UNMARKED(
-         "6", "4",
-         "2") "] [4 mark >t=1/50 w0,t>y=1/51 -y -t " UNMARKED("6", "4",
-                                                              "2") "mark >/50 w0>y=1/51 "
-                                                                   "-y " UNMARKED("6", "4",
-                                                                                  "2") "] drifts=0 "
-                                                                                       "mode=1"},
+         "6", "4", "2") "] [4 mark >t=1/50 w0,t>y=1/51 -y -t " UNMARKED("6", "4",
+                                                                        "2") "mark >/50 w0>y=1/51 "
+                                                                             "-y " UNMARKED(
+                                                                                 "6", "4",
+                                                                                 "2") "] drifts=0 "
+                                                                                      "mode=1"},
     /* The first iteration is the smallest. Those that are larger than any before are planned for:
        there is a new schedule when all together have grown by a sixteenth. */
     {"larger_sizes_are_planned_for",
-     "{limit:66} " SETUP("6", "4", "8") "[5 " TRAIN("6", "1", "1") "] note [4 " TRAIN("6", "4", "2")
-         TRAIN("6", "2", "1") "] +plans>0 note [4 " TRAIN("6", "3", "2") TRAIN("6", "4", "2")
+     "{limit:66} " SETUP("6", "4", "8") "[8 " TRAIN("6", "1", "1") "] note " TRAIN("6", "4", "2")
+         TRAIN("6", "2", "1") "+plans>0 note [4 " TRAIN("6", "3", "2") TRAIN("6", "4", "2")
              TRAIN("6", "1", "1") "] drifts=0 +plans=0 +demand_in<=12 mode=1"},
+    /* Tensors whose size varies have the first chunks of the largest one's, and ranges that are wide
+       enough: in twelve iterations 426 chunks are mapped, and 479 if only the largest fits. */
+    {"sizes_vary_in_a_lake",
+     "{lake limit:66} " SETUP("6", "4", "8") "[12 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
+         TRAIN("6", "2", "1") "] note [4 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
+             TRAIN("6", "2", "1") "] +maps<=430"},
     /* An evaluation between iterations: it uses the weights in an order that is known, so the
-       session finds where it is, and the schedule goes on. Nothing is learnt for it. */
+       session finds where it is, and the schedule goes on. Nothing is learnt for it. Of 50 tensors
+       that are away all but 20 come back ahead. */
     {"evaluations_between",
      "{limit:58} " SETUP("8", "4", "4") "[6 " TRAIN("8", "4", "2") "] note [5 [2 " TRAIN(
          "8", "4", "2") "] mark [2 " FORTH("8", "0", "1",
                                            "4") "[8 -a#+1 ] ] " UNMARKED("8", "4",
-                                                                         "2") "] +plans=0 note "
+                                                                         "2") "] +plans=0 "
+                                                                              "+demand_in<=20 note "
                                                                               "[2 " TRAIN(
                                                                                   "8", "4",
                                                                                   "2") "] "

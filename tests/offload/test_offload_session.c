@@ -288,6 +288,29 @@ static void rhythms(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* What is not used again counts by its death: until then alone its memory would serve others. */
+static void next_uses_and_deaths(void **state) {
+  gmlo_lesson l;
+  uint32_t used, dies, stays;
+  uint64_t step;
+  (void)state;
+  memset(&l, 0, sizeof l);
+  l.host = counted;
+  for (step = 0; step < 6; step++) gmlo_lesson_add_step(&l, step);
+  used = gmlo_lesson_add_slot(&l, 1, 1, GMLAKE_OFFLOAD_NONE);
+  dies = gmlo_lesson_add_slot(&l, 1, 1, 0);
+  stays = gmlo_lesson_add_slot(&l, 1, 1, 0);
+  l.slots[dies].death = 4;
+  gmlo_lesson_name(&l, used, GMLO_READS); /* in the last step */
+  assert_true(gmlo_lesson_close(&l));
+  assert_int_equal(gmlo_lesson_expect(&l, used, 2), 3);
+  assert_int_equal(gmlo_lesson_expect(&l, dies, 1), 3);
+  assert_int_equal(gmlo_lesson_expect(&l, dies, 5), 0);
+  assert_int_equal(gmlo_lesson_expect(&l, stays, 1), 5);
+  gmlo_lesson_free(&l);
+  assert_int_equal(host_bytes, 0);
+}
+
 /* ---- What planning costs ---- */
 
 #define PLANNED_MOST 2000 /* layers */
@@ -620,6 +643,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(rhythms),
+      cmocka_unit_test(next_uses_and_deaths),
       cmocka_unit_test(planning_is_bounded),
       cmocka_unit_test(the_farthest_next_use_leaves),
       cmocka_unit_test(a_call_does_one_slice),
