@@ -2227,9 +2227,14 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
   return 1;
 }
 
+/* Whether one more entry fits: at most 5/8 of four entries a row are in use. */
+static inline int gmlk_index_has_room(const gmlk_index *index) {
+  return index->count < index->row_count / 2 * 5;
+}
+
 /* Makes room for one more entry. 0: no host memory. */
 static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
-  return index->count < index->row_count / 2 * 5 || /* 5/8 of four entries a row */
+  return gmlk_index_has_room(index) ||
          gmlk_index_resize(index, host, gmlk_max(GMLK_ROWS_MIN, index->row_count * 2));
 }
 
@@ -2889,6 +2894,10 @@ static inline void gmlk_set_first_blocks(gmlk_arena *a, gmlk_block *b, uint32_t 
                  end = (at + rest + grains) >> a->chunk_log;
   uint64_t slot = (at + rest) >> a->chunk_log;
   for (; slot < end; slot++) a->firsts[slot] = b;
+}
+
+static inline int gmlk_has_bins(const gmlk_arena *a, unsigned stream) {
+  return stream < a->bins_capacity && a->bins[stream];
 }
 
 /* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
@@ -4717,8 +4726,8 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   else
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
   if (result) return result;
-  if (l->records.unused_count >= 2 && l->index.count < l->index.row_count / 2 * 5 &&
-      r->requester.stream < a->bins_capacity && a->bins[r->requester.stream])
+  if (l->records.unused_count >= 2 && gmlk_index_has_room(&l->index) &&
+      gmlk_has_bins(a, r->requester.stream))
     return GMLAKE_OK; /* it is there: nearly always */
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
                  gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(a, r->requester.stream)
@@ -5041,12 +5050,11 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   size_t bytes;
   int is_used = 0, is_shared, is_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
-  b = l->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
+  b = gmlk_index_at(&l->index, entry);
   a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
-    if (!stream ||
-        ((stream >= a->bins_capacity || !a->bins[stream]) && !gmlk_arena_admit(a, stream)))
+    if (!stream || !(gmlk_has_bins(a, stream) || gmlk_arena_admit(a, stream)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     /* If another stream has the value that the block's own stream had, that used it, too. */
     own = l->streams.may_end ? gmlk_own_stream(l, b) : 0;
