@@ -1653,7 +1653,7 @@ static size_t gmlk_to_bytes(uint64_t grains) { return (size_t)grains * GMLK_GRAI
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
-#define GMLK_AT_ONCE_MIN 64u
+#define GMLK_AT_ONCE_MIN 64u /* windows or slots that each pass may take to the driver */
 
 #define GMLK_CACHE_LINE ((size_t)64)
 
@@ -3240,9 +3240,9 @@ static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grai
 
 /* The block that holds the grain. It walks from the nearer end of the chunk. */
 static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
-  const uint32_t slot = at >> a->chunk_log, half = (uint32_t)1 << a->chunk_log >> 1;
+  const uint32_t slot = gmlk_slot_of(a, at), half = gmlk_chunk_grains(a) >> 1;
   gmlk_block *b;
-  if (at + 1 < (slot << a->chunk_log) + half) {
+  if (at + 1 < gmlk_slot_at(a, slot) + half) {
     b = a->firsts[slot];
     while (gmlk_block_end(b) <= at) b = b->next;
     return b;
@@ -4090,15 +4090,15 @@ static unsigned gmlk_end_tries(uint32_t runs) {
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const gmlk_bins *own = a->bins[stream], *clean = a->bins[GMLK_CLEAN];
-  const unsigned chunk_bin = gmlk_bin_of((uint32_t)1 << a->chunk_log);
-  unsigned pool, bin = chunk_bin, tries;
+  const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
+  unsigned tag, bin = chunk_bin, tries;
   memset(supply, 0, sizeof(*supply));
   while ((tries = gmlk_supply_tries(a, supply, grains)) != 0) {
     bin = (unsigned)gmlk_min(gmlk_bin_from(own, bin), gmlk_bin_from(clean, bin));
     if (bin == GMLK_BINS) break;
-    for (pool = stream;; pool = GMLK_CLEAN) {
-      (void)gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
-      if (!pool) break;
+    for (tag = stream;; tag = GMLK_CLEAN) {
+      (void)gmlk_supply_bin(a, tag, stream, bin, tries, grains, align, supply);
+      if (!tag) break;
       tries = gmlk_supply_tries(a, supply, grains);
     }
     bin++;
@@ -4106,9 +4106,9 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   tries = gmlk_end_tries(stream ? own->count + clean->count : clean->count);
   for (bin = chunk_bin; bin && tries;) {
     bin = (unsigned)gmlk_max(gmlk_bin_down(own, bin - 1), gmlk_bin_down(clean, bin - 1));
-    for (pool = stream; bin; pool = GMLK_CLEAN) {
-      tries -= gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
-      if (!pool) break;
+    for (tag = stream; bin; tag = GMLK_CLEAN) {
+      tries -= gmlk_supply_bin(a, tag, stream, bin, tries, grains, align, supply);
+      if (!tag) break;
     }
   }
 }
@@ -4157,10 +4157,10 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t 
    begins, for what is left then, or GMLK_NOWHERE. */
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
-  const uint32_t chunk = (uint32_t)1 << a->chunk_log;
+  const uint32_t chunk = gmlk_chunk_grains(a);
   uint32_t run;
   for (run = 0; run < supply->run_count && *left; run++) {
-    const uint32_t at = a->runs[run].slot << a->chunk_log;
+    const uint32_t at = gmlk_slot_at(a, a->runs[run].slot);
     const uint32_t count = a->runs[run].count;
     const uint32_t whole = *left / chunk < count ? *left / chunk : count;
     if (whole) gmlk_plan_add(a, plan, at, whole * chunk, 1);
@@ -4179,7 +4179,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
     const gmlk_head_fragment *fragment = &a->head_fragments[i];
     if (fragment->slot == not_slot || fragment->grains < left) continue;
     if (best_grains && fragment->grains >= best_grains) continue;
-    best = fragment->slot << a->chunk_log;
+    best = gmlk_slot_at(a, fragment->slot);
     best_grains = fragment->grains;
   }
   return best;
@@ -4191,7 +4191,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_plan *plan) {
-  const uint32_t chunk = (uint32_t)1 << a->chunk_log;
+  const uint32_t chunk = gmlk_chunk_grains(a);
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
@@ -4206,7 +4206,7 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
   if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
   if (supply.tail_grains) {
     gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains, 1);
-    not_slot = supply.tail_at >> a->chunk_log;
+    not_slot = gmlk_slot_of(a, supply.tail_at);
     left -= supply.tail_grains;
   }
   plan->chunk_count += missing >> a->chunk_log;
@@ -5056,7 +5056,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
     stream = gmlk_stream_find_or_add(l, value);
     if (!stream || !(gmlk_has_bins(a, stream) || gmlk_arena_admit(a, stream)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    /* If another stream has the value that the block's own stream had, that used it, too. */
+    /* Where the own stream is gone and another one has its value, both may still use the block. */
     own = l->streams.may_end ? gmlk_own_stream(l, b) : 0;
     if (own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value &&
         !gmlk_extra_add_use(l, b, own))
