@@ -1630,7 +1630,7 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 
 #define GMLK_GRAIN ((size_t)512) /* bytes; ranges of an arena begin and end at multiples of it */
 #define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u) /* of an arena: numbers of grains fit 32 bits */
-#define GMLK_SLOTS_MAX ((size_t)1 << 24)        /* of address space for windows */
+#define GMLK_SLOTS_MAX ((size_t)1 << 24)        /* of an arena's addresses for windows or buffers */
 #define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
 #define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
@@ -1641,7 +1641,7 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
-/* Sizes are rounded by this function alone. 0: the sum overflows. */
+/* Rounds a size up. 0: the sum overflows, and *out is not written. */
 static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
   if (value > SIZE_MAX - (unit_pow2 - 1)) return 0;
   *out = (value + unit_pow2 - 1) & ~(unit_pow2 - 1);
