@@ -7357,7 +7357,8 @@ static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
 
 /* Quarantines the chunks of a pending block that is shared, and what maps them: other processes may
    still use the memory, so it is never free. It stays pending while a window or page that maps one
-   may still be in use. O(chunks), plus O(windows + pages). */
+   may still be in use. The caller goes on to gmlk_chunks_offer, which counts them. O(chunks), plus
+   O(windows + pages). */
 static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   gmlk_arena *a = l->arenas[extra->block->arena];
   const uint32_t count = gmlk_chunks_for(a, extra->block->grains);
@@ -7379,7 +7380,6 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   gmlk_trim_reserve(a, &slots);
   for (i = 0; i < count; i++) gmlk_chunk_quarantine(&a->chunks, slots.items[i]);
   gmlk_trim_commit(a, &slots);
-  gmlk_held_count(l);
   return GMLAKE_OK;
 }
 
