@@ -11142,6 +11142,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   gmlake_map_entry e;
   uint32_t slot;
   for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.quarantined_end); slot++) {
+    if (!a->chunks.items[slot].handle) continue; /* behind the end it has no block either */
     b = a->firsts[slot];
     e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_slot_home(a, slot), a->chunk_bytes);
     e.handle = a->chunks.items[slot].handle;
@@ -11149,7 +11150,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
       e.state = GMLAKE_STATE_QUARANTINED;
     else if (a->is_bare && b->state == GMLK_FREE)
       gmlk_show_tag(l, b->stream, b->u.epoch, &e);
-    if (e.handle) gmlk_map_add(map, &e);
+    gmlk_map_add(map, &e);
   }
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     if (b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED || b->state == GMLK_EDGE) continue;

@@ -249,6 +249,40 @@ static void a_map_tells_what_is_quarantined(void **state) {
   finish();
 }
 
+/* Of slots behind an arena's end only those that are quarantined are looked at: the others' blocks
+   may be gone, with the memory of their records. Sanitizers see that. */
+static void a_map_looks_at_no_block_behind_the_end(void **state) {
+  static void *blocks[5 * GMLK_SLAB_BLOCKS];
+  const size_t most = sizeof(blocks) / sizeof(blocks[0]);
+  gmlake_buffer *buffer;
+  size_t count, slabs, i;
+  (void)state;
+  is_apart = 1;
+  prepare(32);
+  is_apart = 0;
+  use_hooks();
+  hooked.release = release_or_not;
+  open_lake();
+  for (i = 0; i < most; i++) blocks[i] = take(512);
+  buffer = open_buffer(8);
+  step(gmlake_buffer_resize(lake, buffer, 8 * C, LEGACY));
+  step(gmlake_buffer_discard(lake, buffer, C, 6 * C, LEGACY));
+  (void)gmlake_trim(lake, 0, NULL); /* six slots are one block without memory */
+  step(gmlake_trim(lake, 0, NULL));
+  step(gmlake_buffer_resize(lake, buffer, 0, LEGACY)); /* the last slot will join it and go */
+  for (i = 0; i < most; i++) drop(blocks[i]);
+  slabs = lake->records.slab_count;
+  refuses_release = 1;
+  (void)gmlake_trim(lake, 0, NULL);
+  refuses_release = 0;
+  assert_true(lake->records.slab_count < slabs);
+  assert_int_equal(buffer->arena->slot_count, 0);
+  assert_int_equal(buffer->arena->chunks.quarantined_end, 8);
+  assert_ok(gmlake_get_map(lake, NULL, 0, &count));
+  judge(NULL);
+  finish();
+}
+
 /* What home would return to a pool, and cannot be counted for want of host memory, is not taken for
    nothing. */
 static void what_cannot_be_counted_is_told(void **state) {
@@ -289,6 +323,7 @@ int main(void) {
       cmocka_unit_test(a_map_tells_streams_of_holes),
       cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
       cmocka_unit_test(a_map_tells_what_is_quarantined),
+      cmocka_unit_test(a_map_looks_at_no_block_behind_the_end),
       cmocka_unit_test(what_cannot_be_counted_is_told),
       cmocka_unit_test(the_version_is_the_headers),
   };
