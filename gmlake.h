@@ -9864,7 +9864,7 @@ static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_alias *page, const cha
   return result ? result : gmlk_refresh(l, 0);
 }
 
-/* Unmaps one. */
+/* Unmaps one alias. */
 static gmlake_result gmlk_alias_unmap_one(gmlake *l, gmlk_arena *a, gmlk_alias *x) {
   x->next = NULL;
   return gmlk_aliases_unmap(l, a, x);
