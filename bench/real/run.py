@@ -1,12 +1,15 @@
-"""Runs programs as the documentation of other libraries shows them, with each allocator:
+"""Runs programs as the documentation of other libraries shows them, with several allocators.
 
     python3 -m pip install --no-build-isolation ./examples/torch
-    python3 bench/real/run.py --out real.json                            every program, every way
+    python3 bench/real/run.py --out real.json                     every program, in three ways
     python3 bench/real/run.py --out real.json trainer_lora --ways native offload:9 --steps 20
+
+They need the libraries that they show: transformers, peft, accelerate, gpytorch, timm, lightning,
+torch_geometric. A program whose library is missing says so, and the others run.
 
 A way is `native` (torch as it is), `expandable` (its expandable segments), `async`
 (cudaMallocAsync), `lake`, or `offload:GIB`: the whole program inside gmlake_torch.offload with that
-limit. Each runs in a process of its own, one after the other, so often as --repeat says.
+limit. Each runs in a process of its own, one after the other, as often as --repeat says.
 
 Written for each: seconds and loss of each step, the most bytes that were live and reserved, the
 statistics of the lake; for offload also what each step moved, drifted and planned.
@@ -16,11 +19,10 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 PROGRAMS = {  # module, how main is called
     "trainer_lora": ("trainer_lora", {}),
@@ -34,6 +36,8 @@ PROGRAMS = {  # module, how main is called
     "accelerate_loop": ("accelerate_loop", {}),
 }
 SETTINGS = {"expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
+WAYS = "native expandable async lake offload:GIB"
+KNOWN_WAY = r"native|expandable|async|lake|offload:\d+(\.\d+)?"
 COUNTED = ("in_bytes", "out_bytes", "demand_in_count", "demand_out_count", "drift_count",
            "plan_count", "iteration_count")
 
@@ -111,7 +115,12 @@ def run(program, way, steps, seconds):
     except subprocess.TimeoutExpired:
         return {"error": f"no end after {seconds} s"}
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"seconds"')]
-    return json.loads(lines[-1]) if lines else {"error": (done.stdout + done.stderr)[-2000:]}
+    if lines:
+        return json.loads(lines[-1])
+    said = (done.stdout + done.stderr)[-2000:].splitlines()
+    if done.returncode < 0 or not said:  # by a signal: what it said last may be of something else
+        said.append(f"ended with status {done.returncode}")
+    return {"error": "\n".join(said)}
 
 
 def row(program, way, answer):
@@ -128,7 +137,10 @@ def row(program, way, answer):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=" ".join(PROGRAMS))
-    parser.add_argument("--ways", nargs="+", default=["native", "expandable", "lake"])
+    parser.add_argument(
+        "--ways", nargs="+", metavar="WAY", default=["native", "expandable", "lake"],
+        help=f"{WAYS}; if none is named, native, expandable and lake",
+    )
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=600, help="a run may take so long")
@@ -138,6 +150,9 @@ def main():
     wrong = [name for name in given.programs if name not in PROGRAMS]
     if wrong:
         parser.error(f"there is no program {wrong[0]}: {' '.join(PROGRAMS)}")
+    wrong = [way for way in given.ways if not re.fullmatch(KNOWN_WAY, way)]
+    if wrong:
+        parser.error(f"there is no way {wrong[0]}: {WAYS}")
     if given.work:
         work(given.programs[0], given.work, given.steps)
     results = []
@@ -153,5 +168,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, HERE)
     main()

@@ -1,5 +1,5 @@
 """transformers' Trainer with peft's LoRA of a model of 7B parameters, gradient checkpointing and
-two micro-batches a step. With `varying` the lengths differ, and it evaluates every ten steps."""
+two micro-batches a step. With `is_varying` the lengths differ, and it evaluates every ten steps."""
 import random
 import tempfile
 
@@ -35,13 +35,13 @@ def padded(rows):
     return {"input_ids": ids, "labels": labels, "attention_mask": (labels != -100).long()}
 
 
-def main(steps, end_step, is_varying=False, layers=32):
+def main(steps, end_step, is_varying=False):
     class Steps(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
             if "loss" in logs:
                 end_step(logs["loss"])
 
-    config = LlamaConfig(num_hidden_layers=layers)
+    config = LlamaConfig()
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(config)

@@ -55,6 +55,11 @@ if command -v python3 >/dev/null; then
 compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]
   done
+  program='python3 -B bench/real/run.py'
+  fails 'bench/real: no such program' 2 'there is no program nonsense: trainer_lora' nonsense
+  for way in nonsense offload offload: offload:x; do
+    fails "bench/real: --ways $way" 2 "there is no way $way: native" --ways "$way"
+  done
   for python in python3 /usr/bin/python3; do # where a wheel can be made
     if "$python" -c 'import setuptools, wheel' 2>/dev/null; then
       mkdir -p "$dir/tree/tests"
