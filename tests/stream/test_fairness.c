@@ -49,8 +49,8 @@ static void test_books_are_passed_on(void **state) {
   gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   assert_int_equal(sleeps_of_main, 1);
   assert_true(is_served);
-  gmlk_spinlock_lock(&lake->state_lock,
-                     lake->has_locks); /* nobody waits now: nothing is waited for */
+  /* Nobody waits now: nothing is waited for. */
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   assert_int_equal(sleeps_of_main, 1);
   assert_int_equal(pthread_join(thread, &served), 0);
