@@ -443,8 +443,6 @@ static const allocator allocators[] = {
     {"native", native_create, native_alloc, native_free, NULL, NULL, no_clock, native_get_counters,
      free}};
 
-#define ALLOCATOR_COUNT (sizeof allocators / sizeof allocators[0])
-
 /* An allocator that does nothing: it measures what the replaying loop itself costs. */
 static const char *empty_alloc(void *self, const trace_op *op, void **out_ptr) {
   (void)op;

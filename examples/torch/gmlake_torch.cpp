@@ -289,7 +289,7 @@ struct ArgumentOf<void (Class::*)(Argument)> {
   using type = Argument;
 };
 /* From torch 2.12 on an observer is told of requests that torch refuses before it asks the driver.
-   The lake refuses none so, but torch's own allocator may, in pools with allocators of their own. */
+   The lake refuses none so, but torch's own allocator may, in pools with own allocators. */
 template <class Interface>
 class Successor<Interface, std::void_t<decltype(&Interface::attachOomRejectionObserver)>>
     : public Successor<Interface, int> {

@@ -425,8 +425,8 @@ class Offload final : public Guest {
     tensors_[id].is_parked = false;
     (void)gmlake_offload_session_unpin(session_, id, stream_);
   }
-  /* Who gets the memory waits for all that the recorded streams have by now. Where that cannot be had
-     the tensor stays. */
+  /* Who gets the memory waits for all that the recorded streams have by now. Where that cannot be
+     had the tensor stays. */
   void give_up(uint32_t id, void *stream) {
     for (void *other : tensors_[id].streams)
       if (note(gmlake_offload_session_unpin(session_, id, other)) != GMLAKE_OFFLOAD_OK) return;

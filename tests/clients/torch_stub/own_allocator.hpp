@@ -1,6 +1,6 @@
-/* A stand-in for torch's own allocator, as far as gmlake_torch.cpp needs it: for pools, each segment
-   of which is one block, and what other streams were recorded on waits for events; and for what is
-   not to be cached. And the allocator of such a pool. */
+/* A stand-in for torch's own allocator, as far as gmlake_torch.cpp needs it: for pools, each
+   segment of which is one block, and what other streams were recorded on waits for events; and for
+   what is not to be cached. And the allocator of such a pool. */
 #pragma once
 
 #include "torch_stub.hpp"
