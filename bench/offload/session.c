@@ -52,9 +52,10 @@ typedef struct world {
   const gmlake_offload_graph *graph;
   gmlake_offload_graph_info info;
   gmlake_offload_backend *backend;
-  gmlake_offload_backend queues, free_queues; /* [mock] the same, and their calls take no time */
+  gmlake_offload_backend session_table; /* of backend; [mock] its calls take time, */
+  gmlake_offload_backend free_table;    /* [mock] and those of this one take none */
   gmlake_backend *lake_mock;
-  gmlake_backend table; /* of lake_mock, with the events of queues */
+  gmlake_backend table; /* of lake_mock, with the events of session_table */
   gmlake *lake;
   gmlake_offload_lake of;
   gmlake_offload_memory memory;
@@ -93,8 +94,8 @@ static void charge(world *w) {
   w->charged_ns = census.modelled_ns;
 }
 
-/* The lake's events are those of the session's queues. Its other calls go to the lake's mock, whose
-   user stays the table's: so the events find the world here. */
+/* The lake's events are those of session_table. Its other calls go to the lake's mock, whose user
+   stays the table's: so the events find the world here. */
 static world *lake_world;
 
 static gmlake_result answer(int code, int *out_code) {
@@ -103,28 +104,33 @@ static gmlake_result answer(int code, int *out_code) {
 }
 static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
   (void)user;
-  return answer(lake_world->queues.event_create(lake_world->queues.user, 0, 0, out_event),
-                out_code);
+  return answer(
+      lake_world->session_table.event_create(lake_world->session_table.user, 0, 0, out_event),
+      out_code);
 }
 static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
   (void)user;
-  lake_world->queues.event_destroy(lake_world->queues.user, event);
+  lake_world->session_table.event_destroy(lake_world->session_table.user, event);
   return answer(0, out_code);
 }
 static gmlake_result lake_event_record(void *user, void *event, gmlake_stream stream,
                                        int *out_code) {
   (void)user;
-  return answer(lake_world->queues.event_record(lake_world->queues.user, event, stream), out_code);
+  return answer(
+      lake_world->session_table.event_record(lake_world->session_table.user, event, stream),
+      out_code);
 }
 static gmlake_result lake_event_query(void *user, void *event, int *out_done, int *out_code) {
   (void)user;
-  return answer(lake_world->queues.event_done(lake_world->queues.user, event, out_done), out_code);
+  return answer(
+      lake_world->session_table.event_done(lake_world->session_table.user, event, out_done),
+      out_code);
 }
 static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
   int done = 0, code = 0;
   (void)user;
   while (!code && !done) {
-    code = lake_world->free_queues.event_done(lake_world->queues.user, event, &done);
+    code = lake_world->free_table.event_done(lake_world->session_table.user, event, &done);
     if (!done) gmlake_offload_mock_spend(lake_world->backend, 1000);
   }
   lake_world->host_waits++;
@@ -138,33 +144,35 @@ static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64
 static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
                                       int *out_code) {
   (void)user;
-  return answer(lake_world->queues.stream_wait(lake_world->queues.user, stream, event), out_code);
+  return answer(
+      lake_world->session_table.stream_wait(lake_world->session_table.user, stream, event),
+      out_code);
 }
 
-/* What the calls of queues cost the host, after what the lake did before. To queue a copy takes as
-   long as to launch. */
+/* What the calls of session_table cost the host, after what the lake did before. To queue a copy
+   takes as long as to launch. */
 static const gmlk_mock_costs *costs_of(const world *w) {
   return &gmlk_mock_cost_table[w->opts->busy ? GMLAKE_MOCK_COSTS_BUSY : GMLAKE_MOCK_COSTS_REPLAYED];
 }
 static int paid_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
   charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, lake_world->opts->launch_ns);
-  return lake_world->free_queues.copy(user, copy, stream);
+  return lake_world->free_table.copy(user, copy, stream);
 }
 static int paid_record(void *user, void *event, void *stream) {
   charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->event_record);
-  return lake_world->free_queues.event_record(user, event, stream);
+  return lake_world->free_table.event_record(user, event, stream);
 }
 static int paid_wait(void *user, void *stream, void *event) {
   charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->stream_wait);
-  return lake_world->free_queues.stream_wait(user, stream, event);
+  return lake_world->free_table.stream_wait(user, stream, event);
 }
 static int paid_query(void *user, void *event, int *out_done) {
   charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->event_query);
-  return lake_world->free_queues.event_done(user, event, out_done);
+  return lake_world->free_table.event_done(user, event, out_done);
 }
 
 static int open_mock(world *w) {
@@ -191,11 +199,11 @@ static int open_mock(world *w) {
   w->table.map = lake_map;
   w->stream = &mock_stream;
   lake_world = w;
-  w->free_queues = w->queues = *w->backend;
-  w->queues.copy = paid_copy;
-  w->queues.event_record = paid_record;
-  w->queues.stream_wait = paid_wait;
-  w->queues.event_done = paid_query;
+  w->free_table = w->session_table = *w->backend;
+  w->session_table.copy = paid_copy;
+  w->session_table.event_record = paid_record;
+  w->session_table.stream_wait = paid_wait;
+  w->session_table.event_done = paid_query;
   return 1;
 }
 
@@ -206,7 +214,7 @@ static int open_gpu(world *w) {
   if (gmlake_offload_cuda_create(&desc, &w->backend) ||
       gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
     return 0;
-  w->queues = *w->backend;
+  w->session_table = *w->backend;
   w->stream = (void *)stream;
   return standin_create(&w->standin, &gpu, w->graph, 256);
 }
@@ -255,7 +263,7 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
   w->of.lake = w->lake;
   if (gmlake_offload_lake_memory(&w->of, &w->memory)) return 0;
   memset(&desc, 0, sizeof desc);
-  desc.backend = &w->queues;
+  desc.backend = &w->session_table;
   desc.memory = &w->memory;
   desc.limit_bytes = session_bytes;
   desc.try_count_max = opts->tries;
@@ -264,7 +272,7 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
 
 static void finish(world *w) {
   charge(w);
-  w->failed |= w->queues.stream_sync(w->queues.user, w->stream);
+  w->failed |= w->session_table.stream_sync(w->session_table.user, w->stream);
 }
 
 static void close_world(world *w) {
@@ -274,7 +282,7 @@ static void close_world(world *w) {
   if (w->of.pool) (void)gmlake_pool_destroy(w->lake, w->of.pool);
   if (w->lake) (void)gmlake_destroy(w->lake);
   for (i = 0; w->launched && i < w->opts->ahead; i++)
-    if (w->launched[i]) w->queues.event_destroy(w->queues.user, w->launched[i]);
+    if (w->launched[i]) w->session_table.event_destroy(w->session_table.user, w->launched[i]);
   free(w->launched);
   if (w->opts->mock) {
     gmlake_mock_destroy(w->lake_mock);
@@ -390,12 +398,12 @@ static void setup(world *w) {
 static void wait_for_the_queue(world *w) {
   void **event = &w->launched[w->launch_count++ % w->opts->ahead];
   int done = *event == NULL;
-  if (done) w->failed |= w->queues.event_create(w->queues.user, 0, 0, event);
+  if (done) w->failed |= w->session_table.event_create(w->session_table.user, 0, 0, event);
   while (!done && !w->failed) {
-    w->failed |= w->free_queues.event_done(w->queues.user, *event, &done);
+    w->failed |= w->free_table.event_done(w->session_table.user, *event, &done);
     if (!done) gmlake_offload_mock_spend(w->backend, 1000);
   }
-  w->failed |= w->free_queues.event_record(w->queues.user, *event, w->stream);
+  w->failed |= w->free_table.event_record(w->session_table.user, *event, w->stream);
 }
 
 static void launch(world *w, size_t position, const gmlake_offload_op_desc *op, void **ptrs) {

@@ -1,7 +1,7 @@
 /* The stage of sessions: a program under a session, on the mock. Each step's work checks each word
    that it reads against what the order of the calls says, and writes others; the device keeps the
    limit; addresses stay; what fails says why; at the end nothing is left. With GMLAKE_OFFLOAD_LAKE
-   memory may be a lake's, whose events are then the session's queues'. */
+   memory may be a lake's, whose events are then the session's backend's. */
 #if !defined(OFFLOAD_SESSIONS_H)
 #define OFFLOAD_SESSIONS_H
 
@@ -40,7 +40,7 @@ typedef struct tally {
 
 static struct session_world {
   gmlake_offload_backend *mock;
-  gmlake_offload_backend queues; /* the mock's */
+  gmlake_offload_backend session_table; /* the mock's */
   gmlake_offload_memory memory;
   gmlake_offload_session *session;
   gmlake_offload_graph *graph; /* that was learnt */
@@ -57,7 +57,7 @@ static struct session_world {
   uint64_t fail_at; /* [device] at this call */
   uint64_t wrong;   /* words that were */
 #if defined(GMLAKE_OFFLOAD_LAKE)
-  gmlake_backend *lake_mock, table; /* table: with the events of queues */
+  gmlake_backend *lake_mock, table; /* table: with the events of session_table */
   gmlake *lake;
   gmlake_offload_lake of;
   int map_code; /* with which the lake's driver refuses to map, or 0 */
@@ -66,7 +66,7 @@ static struct session_world {
 
 static char program_stream;
 
-/* ---- A lake whose events are those of the queues --------------------------------------------- */
+/* ---- A lake whose events are the session's --------------------------------------------------- */
 
 #if defined(GMLAKE_OFFLOAD_LAKE)
 static gmlake_result lake_answer(int code, int *out_code) {
@@ -75,27 +75,27 @@ static gmlake_result lake_answer(int code, int *out_code) {
 }
 static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
   (void)user;
-  return lake_answer(s.queues.event_create(s.queues.user, 0, 0, out_event), out_code);
+  return lake_answer(s.session_table.event_create(s.session_table.user, 0, 0, out_event), out_code);
 }
 static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
   (void)user;
-  s.queues.event_destroy(s.queues.user, event);
+  s.session_table.event_destroy(s.session_table.user, event);
   return lake_answer(0, out_code);
 }
 static gmlake_result lake_event_record(void *user, void *event, gmlake_stream stream,
                                        int *out_code) {
   (void)user;
-  return lake_answer(s.queues.event_record(s.queues.user, event, stream), out_code);
+  return lake_answer(s.session_table.event_record(s.session_table.user, event, stream), out_code);
 }
 static gmlake_result lake_event_query(void *user, void *event, int *out_done, int *out_code) {
   (void)user;
-  return lake_answer(s.queues.event_done(s.queues.user, event, out_done), out_code);
+  return lake_answer(s.session_table.event_done(s.session_table.user, event, out_done), out_code);
 }
 static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
   int done = 0, code = 0;
   (void)user;
   while (!code && !done) {
-    code = s.queues.event_done(s.queues.user, event, &done);
+    code = s.session_table.event_done(s.session_table.user, event, &done);
     if (!done) gmlake_offload_mock_spend(s.mock, 1000);
   }
   return lake_answer(code, out_code);
@@ -103,7 +103,7 @@ static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
 static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
                                       int *out_code) {
   (void)user;
-  return lake_answer(s.queues.stream_wait(s.queues.user, stream, event), out_code);
+  return lake_answer(s.session_table.stream_wait(s.session_table.user, stream, event), out_code);
 }
 static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
                               int *out_code) {
@@ -184,7 +184,7 @@ static void open_memory(void) {
   desc.jitter = desc.copy_jitter = player.options[OPT_JITTER];
   desc.host = counted;
   JUDGE_OK(gmlake_offload_mock_create(&desc, &s.mock));
-  s.queues = *s.mock;
+  s.session_table = *s.mock;
   if (option_is_set(OPT_LAKE))
     open_lake(desc.device_bytes);
   else
@@ -200,7 +200,7 @@ static void open_session(void) {
   memset(&desc, 0, sizeof desc);
   desc.flags = (option_is_set(OPT_CHECKED) ? GMLAKE_OFFLOAD_CHECKED : 0) |
                (option_is_set(OPT_LETTER) ? GMLAKE_OFFLOAD_LETTER : 0);
-  desc.backend = &s.queues;
+  desc.backend = &s.session_table;
   desc.memory = &s.memory;
   desc.limit_bytes = s.limit;
   desc.tensor_bytes_min = option_is_set(OPT_MIN) ? option_bytes(OPT_MIN) : 1;
@@ -632,7 +632,7 @@ static void do_graph(const operation *o) {
 }
 
 static void do_sync(void) {
-  JUDGE(s.queues.stream_sync(s.queues.user, &program_stream) == 0 || s.may_fail);
+  JUDGE(s.session_table.stream_sync(s.session_table.user, &program_stream) == 0 || s.may_fail);
   look_at_limits();
   look_at_tensors();
 }
@@ -676,7 +676,7 @@ static void session_end(void) {
   note_fault();
   host_fail_in = 0;
   gmlake_offload_mock_fail_at(s.mock, 0);
-  JUDGE(s.queues.stream_sync(s.queues.user, &program_stream) == 0);
+  JUDGE(s.session_table.stream_sync(s.session_table.user, &program_stream) == 0);
   look_at_limits();
   look_at_tensors();
   gmlake_offload_graph_destroy(s.graph);

@@ -178,7 +178,7 @@ static void with_memory(size_t limit, double link, int lake, void (*test)(void))
   open_memory();
   test();
   gmlake_offload_mock_get_census(s.mock, &s.census);
-  assert_int_equal(s.queues.stream_sync(s.queues.user, &program_stream), 0);
+  assert_int_equal(s.session_table.stream_sync(s.session_table.user, &program_stream), 0);
   close_lake();
   gmlake_offload_mock_destroy(s.mock);
   assert_int_equal(host_bytes, 0);
@@ -243,7 +243,8 @@ static void commit_fails(void) {
   code = commit(ranges[2], streams[1]);
   host_fail_in = 0;
   if (code != 0) assert_int_equal(commit(ranges[2], streams[2]), 0);
-  for (i = 0; i < 3; i++) assert_int_equal(s.queues.stream_sync(s.queues.user, streams[i]), 0);
+  for (i = 0; i < 3; i++)
+    assert_int_equal(s.session_table.stream_sync(s.session_table.user, streams[i]), 0);
   gmlake_offload_mock_get_census(s.mock, &s.census);
   assert_int_equal(s.census.device_bytes_peak, 2 * CHUNK);
   discard(ranges[1], streams[0]);
@@ -426,7 +427,7 @@ static void train_layers(void) {
   uint32_t i, iteration;
   void *ptr;
   memset(&desc, 0, sizeof desc);
-  desc.backend = &s.queues;
+  desc.backend = &s.session_table;
   desc.memory = &s.memory;
   desc.tensor_bytes_min = 1;
   if (is_tight) desc.limit_bytes = layers * 3 / 2 * CHUNK;
@@ -444,7 +445,7 @@ static void train_layers(void) {
         assert_ok(gmlake_offload_session_set_limit(session, layers * 3 / 2 * CHUNK));
       layer_step(session, i, 1, weights, made_by);
     }
-    assert_int_equal(s.queues.stream_sync(s.queues.user, &program_stream), 0);
+    assert_int_equal(s.session_table.stream_sync(s.session_table.user, &program_stream), 0);
   }
   assert_true(planned.plan_count != 0 && planned.planned_bytes <= layers * 3 / 2 * CHUNK);
   if (layers < 100) check_slices(session);
@@ -557,7 +558,7 @@ static void wrong_descriptions(gmlake_offload_session_desc *desc) {
   assert_error(gmlake_offload_session_create(NULL, &session), INVALID_ARGUMENT);
   assert_null(session);
   assert_error(gmlake_offload_session_create(desc, &session), INVALID_ARGUMENT);
-  desc->backend = &s.queues;
+  desc->backend = &s.session_table;
   desc->memory = &s.memory;
   desc->flags = 1u << 30;
   assert_error(gmlake_offload_session_create(desc, &session), INVALID_ARGUMENT);
@@ -579,9 +580,9 @@ static void wrong_arguments_of(gmlake_offload_session *session) {
   memset(&step, 0, sizeof step);
   assert_error(gmlake_offload_session_end(session), INVALID_ARGUMENT);
   assert_error(gmlake_offload_session_begin(session, NULL), INVALID_ARGUMENT);
-  step.stream = s.queues.out_stream;
+  step.stream = s.session_table.out_stream;
   assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
-  step.stream = s.queues.in_stream;
+  step.stream = s.session_table.in_stream;
   assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
   step.stream = NULL;
   step.reads = &id;
