@@ -323,13 +323,13 @@ HOW A SESSION WORKS
 HOW A MEMGRAPH IS RUN
   A run may have jobs that are memgraphs (gmlake_offload_run_add_memgraph). It allocates the arenas
   of such a job, and from then on only starts its nodes. A node may start when all nodes before it
-  have ended. Each device has four queues: operators, transfers, offloads and
-  reloads. Of the nodes of a queue that may start, the one with the lowest number starts first, and
-  as many run at once as the queue has streams. No other order is kept, so a late copy delays only
-  the nodes that need it. An iteration begins when the one before has ended.
-  There are three other ways; the results are the same in every order. They fix the order: a queue
-  waits for its next node. With GMLAKE_OFFLOAD_SIMULATED_ORDER each queue keeps the order in which
-  the compiler's simulation of the iteration starts its nodes (`start` of gmlake_offload_node). With
+  have ended. Each device has four queues: operators, transfers, offloads and reloads. Of the nodes
+  of a queue that may start, the one with the lowest number starts first, and as many run at once as
+  the queue has streams. No other order is kept, so a late copy delays only the nodes that need it.
+  An iteration begins when the one before has ended.
+  Three flags fix the order instead: a queue then waits for its next node. The results are the same
+  in every order. With GMLAKE_OFFLOAD_SIMULATED_ORDER each queue keeps the order in which the
+  compiler's simulation of the iteration starts its nodes (`start` of gmlake_offload_node). With
   GMLAKE_OFFLOAD_FIXED_OPS operators and transfers keep the order of compilation, and copies start
   as by default: what the paper compares with, as we read it. With GMLAKE_OFFLOAD_FIXED_ORDER copies
   keep the order of compilation, too, which is poor, since it is not the order in which copies can

@@ -126,7 +126,8 @@ HOW TURNIP COMPILES
   - A run has one stream for each queue, not five for each device, unless stream_count and
     copy_count say otherwise: operators that run at once share the device, which delays the one that
     others wait for (bench/offload/README.md has a figure).
-  - A run asks the backend for the next end; the paper's sleeps until the driver calls it.
+  - A run asks the backend again and again what has ended; the paper's sleeps until the driver calls
+    it.
 
 HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check uses the graph, the nodes, their edges and their places, and nothing

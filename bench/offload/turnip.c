@@ -361,7 +361,8 @@ int main(int argc, char **argv) {
       {"streams", OPTION_COUNT, &opts.streams, 1, 64, "N",
        "run up to N operators at once on a device; default 1"},
       {"executions", OPTION_COUNT, &opts.executions, 0, 1e6, "N",
-       "run N iterations more, in random orders, and compare the bytes of\neach; default 0"},
+       "run N iterations more, whose random times lead to other orders, and\ncompare the bytes of "
+       "each; default 0"},
       {"alloc-ahead", OPTION_NUMBER, &opts.alloc_ahead_us, 0, 1e9, "US",
        "take memory US microseconds ahead; default: what is best of several"},
       {"reload-ahead", OPTION_NUMBER, &opts.reload_ahead_us, 0, 1e9, "US",

@@ -1,5 +1,5 @@
-/* What the tests of memgraphs share: compiling, and running in every order against the same
-   operators with nothing moved. */
+/* What the tests of memgraphs share: compiling, and running, in orders that random times
+   lead to, against the same operators with nothing moved. */
 #if !defined(OFFLOAD_MEMGRAPHS_H)
 #define OFFLOAD_MEMGRAPHS_H
 

@@ -1,6 +1,7 @@
-/* gmlake_turnip.h, beside the rows of graph_rows.h: every error; defects planted in
-   memgraphs that the checker has to find; random graphs of several devices, as lines, each of which
-   graphs.h proves right and runs in random orders against the same operators with nothing moved. */
+/* gmlake_turnip.h, beside the rows of graph_rows.h: every error; defects planted in memgraphs that
+   the checker has to find; random graphs of several devices, as lines, each of which graphs.h
+   proves right and runs, in orders that random times lead to, against the same operators with
+   nothing moved. */
 #include "graph_rows.h"
 #include "graphs.h"
 #include "options.h"
