@@ -61,7 +61,10 @@ static void open_device(void) {
   MUST(gmlake_create(&lake_desc, &lake.lake) || gmlake_offload_lake_memory(&lake, &memory));
   MUST(gmlake_offload_cuda_create(&desc, &backend));
 }
-static void close_device(void) { MUST(gmlake_destroy(lake.lake)); }
+static void close_device(void) {
+  MUST(gmlake_destroy(lake.lake));
+  gmlake_offload_cuda_destroy(backend);
+}
 #else
 static char stream[1]; /* its address names the stream */
 
