@@ -807,9 +807,8 @@ typedef struct gmlake_offload_mock_census {
   uint64_t launch_count, copy_count;
   uint64_t rerun_count; /* launches of operators that had run in the same iteration already */
   size_t device_bytes, host_bytes, device_bytes_peak, host_bytes_peak;
-  uint64_t out_busy_ns, in_busy_ns,
-      compute_ns;     /* time in which a copy, an operator was under way */
-  size_t event_count; /* created and not destroyed */
+  uint64_t out_busy_ns, in_busy_ns; /* time in which a copy of that direction was under way */
+  size_t event_count;               /* created and not destroyed */
 } gmlake_offload_mock_census;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_backend is then NULL. */
@@ -857,7 +856,7 @@ typedef struct gmlake_offload_cuda_desc {
    a call of the driver failed); *out_backend is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
-/* pre: no run uses the backend. Waits until all its work has ended. NULL is fine. */
+/* pre: no run and no session uses the backend. Waits until all its work has ended. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend);
 #endif
 
@@ -14061,7 +14060,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_back
   out_census->event_count = mock->clock.event_count;
   out_census->out_busy_ns = mock->clock.busy_ns[GMLO_CLOCK_OUT];
   out_census->in_busy_ns = mock->clock.busy_ns[GMLO_CLOCK_IN];
-  out_census->compute_ns = mock->clock.busy_ns[GMLO_CLOCK_WORK];
 }
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
