@@ -16,10 +16,10 @@ CONTENTS
   errors, costs. Then the declarations. Then the implementation, in sections with tags to search
   for. Each section ends with its public functions.
     common    >>base >>graph
-    TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
-    a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>rehearse
+    TENSILE   >>plan >>jobs >>cyclic >>link >>profile >>itree >>swap >>cost >>emit
+    a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>simulate
     the best  >>search
-    sessions  >>lesson >>regions >>rhythm >>session
+    sessions  >>recording >>regions >>period >>session
     backends  >>backend_mock >>backend_cuda >>memory_lake
 
 EXAMPLE
@@ -106,16 +106,16 @@ GLOSSARY
   gap         the time between two accesses of a tensor that follow each other. A persistent tensor
               has one gap more: from its last access in an iteration to the first in the next one
   slot        a stretch of time in which no operator begins or ends
-  circle      the slots of an iteration; behind the last one comes the first one again, since plans
-              are the same in each iteration
+  cyclic      schedule: the slots of an iteration; behind the last one comes the first one again,
+              since plans are the same in each iteration
   link        the connection between the device and host memory. It has two directions, each of
               which carries one tensor at a time
   swap out    copy a tensor to the host, then free its memory on the device
   swap in     allocate memory on the device, then copy the tensor back
   drop        free the tensor's memory on the device without a copy, because the host has its bytes
               already, or because operators will make it again
-  passive     a swap that no plan asked for: the run needs the tensor, or the memory, now
-  letter      flag GMLAKE_OFFLOAD_LETTER: do as the paper says, where the default is different
+  on demand   a swap that no plan asked for: the run needs the tensor, or the memory, now
+  paper mode  flag GMLAKE_OFFLOAD_PAPER: do as the paper says, where the default is different
   MEMGRAPH    what TURNIP (gmlake_turnip.h) compiles a graph to. It has nodes, each of which runs
               once and uses fixed addresses, and edges, which are data or memory dependencies: a
               node begins when all nodes with an edge to it have ended
@@ -149,9 +149,9 @@ HOW TENSILE PLANS
   holds the jobs of one device.
   1. Times. Each operator has a mean time: at first the graph's, then an exponentially weighted mean
      of what gmlake_offload_observe reports. From these follow the times of all accesses on the
-     circle. By default each job has a circle of its own and an equal share of the link, so that its
-     plan holds whatever the other jobs do at the time. To the letter all jobs are on one circle and
-     share one link (4.1).
+     cyclic schedule. By default each job has a cyclic schedule of its own and an equal share of the
+     link, so that its plan holds whatever the other jobs do at the time. In paper mode all jobs are
+     on one cyclic schedule and share one link (4.1).
   2. Peak analysis (the paper's Algorithm 2). A tree over the slots knows the bytes in each slot,
      and which slot has most. The candidates are the tensors that are in this slot but not used
      there.
@@ -160,7 +160,7 @@ HOW TENSILE PLANS
      need free time of the link in their direction. Parameters and optimizer state may leave at the
      end of one iteration and come back in the next. A job swaps at most swap_ratio_max of its
      bytes. The largest candidate is first.
-     To the letter one tensor is on the link at a time, in either direction (4.1). All candidates of
+     In paper mode one tensor is on the link at a time, in either direction (4.1). All candidates of
      a peak are scheduled before the next peak is looked for. Then later gaps of the same tensors
      get swaps, as far as the link is free. A tensor that comes back counts from the end of its copy
      (4.2). The ratio is a job's swapped tensors by all tensors of all jobs, and what operators
@@ -175,7 +175,7 @@ HOW TENSILE PLANS
      saves most bytes for the time of its recomputation (MSPS) is dropped in its gap, and the
      operators that made it run again before its next access; then 2 and 3 repeat. A tensor is
      recomputed only if what its makers read is on the device at that time, unchanged, and if what
-     else they write is still the same or no longer needed. To the letter nothing is swapped once a
+     else they write is still the same or no longer needed. In paper mode nothing is swapped once a
      tensor was recomputed (Algorithm 3), and no swap is taken back for it (4.4).
      By default overhead_max limits the time that this adds, an operator may also wait for a swap,
      and whatever costs the least time for its bytes is done. The planner makes several plans and
@@ -183,14 +183,14 @@ HOW TENSILE PLANS
      random choices (the same ones in every run). A job of moderate size is planned first for no
      added time, then for .01, .02, .03, .05, .1, .2, .3, .5 and 1 of an iteration, as far as these
      are allowed, and last for overhead_max. A larger job is planned for no added time and for
-     overhead_max only, and what is paid for then does not depend on how much may be paid. So a plan
+     overhead_max only, and what it is spent for does not depend on how much may be spent. So a plan
      is not worse because more was allowed. The work for each job is limited. When it is spent, the
      best plan so far is taken. Of a job of at most 5,000 accesses, each plan that waits is
-     rehearsed, which means that it is run on a clock, without a device, and is taken only if it
+     simulated, which means that it is run on a clock, without a device, and is taken only if it
      takes no longer than it says.
-     A job that is alone is also planned near the letter: each direction carries a tensor at its own
+     A job that is alone is also planned near paper mode: each direction carries a tensor at its own
      speed, what comes back counts from the begin of its copy, and the ratio is of bytes. That plan
-     is rehearsed, too. If it takes less memory in the time that is allowed, it is taken; a
+     is simulated, too. If it takes less memory in the time that is allowed, it is taken; a
      ten-thousandth of an iteration is no added time there. Such plans for several jobs are not
      tried: they hold only while the jobs keep in step, and no longer than that.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
@@ -203,9 +203,9 @@ HOW TENSILE PLANS
   gmlake_offload_update plans again if a job came or left, or if times have changed by more than
   drift_max of the iteration. A run changes to a new plan when its next iteration begins.
 
-  Where even the letter is not the paper's, and why:
-  - Jobs that are on one circle begin together. The paper's do not (4.1), and it does not say how
-    their analyses, of iterations of different lengths, are merged (4.5).
+  Where even paper mode is not the paper's, and why:
+  - Jobs that are on one cyclic schedule begin together. The paper's do not (4.1), and it does not
+    say how their analyses, of iterations of different lengths, are merged (4.5).
   - Of a tensor's gaps only the one over the peak is a candidate; another one would not lower it.
   - A candidate for which the link has no time is not tried again until the link gets free time.
   - A model's outputs count from the operator that makes them, not from the begin.
@@ -220,11 +220,11 @@ HOW A PLAN IS RUN
   their plans, through the backend. It allocates intermediates before the operator that makes them
   and frees them after their last access. The copies of one direction run one after another.
   Before an operator starts, all that it uses is on the device. If a tensor is missing, the run
-  fetches it (a passive swap in), however wrong the plan is. The tensors never take more than
+  fetches it (an on-demand swap in), however wrong the plan is. The tensors never take more than
   limit_bytes: operators and swaps in wait for tensors that are leaving. If that is not enough, the
-  run swaps out others (a passive swap out): those whose next use is farthest away by the order and
-  the times of their jobs, or with GMLAKE_OFFLOAD_LRU those that were not used for longest. A run
-  without a plan works by passive swaps alone.
+  run swaps out others (an on-demand swap out): those whose next use is farthest away by the order
+  and the times of their jobs, or with GMLAKE_OFFLOAD_LRU those that were not used for longest. A
+  run without a plan works by on-demand swaps alone.
   With launch_ahead_max, operators of a job are launched while one of it runs, if all that they use
   is on the device and what they make has room. The device then need not wait for the host between
   two operators. Memory is still freed, and tensors still leave, only when the operator before has
@@ -255,23 +255,23 @@ HOW A SESSION WORKS
      the same key and name the same tensors, by number. When as many steps as lie between two that
      are alike have repeated those before them, at least 32, that many are an iteration from then
      on. So the third iteration is learnt, and not the first.
-  3. Learning. The session notes which tensors each step names, and which are born and die where. A
-     tensor that is born in each iteration anew is the same one to it. Events on the device tell how
-     long the steps take, and how fast the link is.
+  3. Learning. The session notes which tensors each step names, and which are allocated and freed
+     where. A tensor that is allocated in each iteration anew is the same one to it. Events on the
+     device tell how long the steps take, and how fast the link is.
   4. Planning. When the events of one iteration are complete, the session makes a graph of it, a
      slice of the work in each begin and mark (plan_work_max of the statistics): about 1 ms, counted
      in steps and not timed, so that equal programs are planned equally. Meanwhile the last schedule
-     serves. In the graph is what the iteration did: in whole chunks, from the tensor's birth to its
-     death, beginning where the fewest bytes of tensors that come and go are there. TENSILE plans
-     that graph for limit_bytes, without recomputation and without added time. Where that plan is
-     still above the limit, the tensors whose next use is farthest away leave too, each right behind
-     its last use. The session turns all that into a schedule: after which step what leaves, and
-     what comes back. The copies back follow each other as late as they can, or later where there is
-     no room before. That is one schedule of several: in others only the farthest next use counts,
-     tensors come back as early as there is room, nothing leaves in vain, what the host has already
-     leaves first, or somewhat more leaves than has to, which is room for what comes back. Each is
-     rehearsed on a clock. Another one is taken if it is faster by one part in 33, or if it maps
-     less and is not slower by that. To the letter there is only the first.
+     serves. In the graph is what the iteration did: in whole chunks, from the tensor's allocation
+     to its end, beginning where the fewest bytes of tensors that come and go are there. TENSILE
+     plans that graph for limit_bytes, without recomputation and without added time. Where that plan
+     is still above the limit, the tensors whose next use is farthest away leave too, each right
+     behind its last use. The session turns all that into a schedule: after which step what leaves,
+     and what comes back. The copies back follow each other as late as they can, or later where
+     there is no room before. That is one schedule of several: in others only the farthest next use
+     counts, tensors come back as early as there is room, nothing leaves in vain, what the host has
+     already leaves first, or somewhat more leaves than has to, which is room for what comes back.
+     Each is simulated on a clock. Another one is taken if it is faster by one part in 33, or if it
+     maps less and is not slower by that. In paper mode there is only the first.
      When the next iteration is the same, the session plans once more, with its times. The schedule
      that it has is one of those that are compared then. In the first
      iterations the host pins and maps memory, and the device waits for it. So after four that were
@@ -291,11 +291,11 @@ HOW A SESSION WORKS
      iterations that were alike, less one; after 8 at most.
   7. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
      short those tensors leave first that the schedule lets go, then those whose next use, or whose
-     death, is farthest away: by what is known of the iteration, else those that were not used for
+     end, is farthest away: by what is known of the iteration, else those that were not used for
      longest. Without a schedule, and behind a drift, what the next 256 steps are expected to use
      comes back ahead. What the host has already, and is used later than that, leaves for it; a
-     16th of the limit is left free for what is born. Without a schedule what later steps use comes
-     back, too, into room that is free: in training, while the backward pass frees memory.
+     16th of the limit is left free for what is allocated. Without a schedule what later steps use
+     comes back, too, into room that is free: in training, while the backward pass frees memory.
   8. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
      planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
      chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
@@ -306,7 +306,7 @@ HOW A SESSION WORKS
      which of these regions are kept: executed once. Each iteration as learnt is changed on paper:
      the second steps of the kept ones are gone, and what they made lives from the first steps on.
      The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
-     equal ones the last. How many: the session plans and rehearses several such iterations, and
+     equal ones the last. How many: the session plans and simulates several such iterations, and
      takes the shortest if it saves one part in 50. A region can be kept if its second steps are its
      first ones, write only what they make, and nothing of that outlives the iteration. The new
      iteration is measured: if it takes no less time than before, all regions are executed again.
@@ -381,10 +381,10 @@ COSTS
   Sealing: linear in accesses. Planning: 7,000,000 steps for each job (21,000,000 for one of at most
   5,000 accesses), or 80 for each access if that is more, of 7 to 20 ns; up to 200 more for each
   access in the first try; and the same once more where time may be added, up to five times for a
-  job of moderate size. A job that is alone is also planned near the letter, in up to 1,000 steps
-  for each access. A rehearsal is four iterations of a run: of that plan, and of each better one
+  job of moderate size. A job that is alone is also planned near paper mode, in up to 1,000 steps
+  for each access. A simulation is four iterations of a run: of that plan, and of each better one
   that waits if the job has at most 5,000 accesses. A session plans without added time, tries no
-  plan near the letter, and makes 16 schedules. That takes about 1,700 steps of work, of 10 ns each,
+  plan near paper mode, and makes 16 schedules. That takes about 1,700 steps of work, of 10 ns each,
   for each step of an iteration. Each begin and mark does 131,072 of them, and what comes last is
   ended: up to what is linear in an iteration. A call that decides which regions are kept plans up
   to eight times. Running: linear in accesses and events; O(log n) for each node of a memgraph.
@@ -601,7 +601,7 @@ typedef struct gmlake_offload_event {
 typedef struct gmlake_offload_plan_info {
   size_t event_count;
   const gmlake_offload_event *events; /* by trigger, then by delay; valid as long as the plan */
-  size_t peak_bytes;                  /* as planned, for this job; to the letter, for all jobs */
+  size_t peak_bytes;                  /* as planned, for this job; in paper mode, for all jobs */
   size_t out_bytes, in_bytes;         /* copied to the host and back, in an iteration */
   uint64_t time_ns, added_ns;         /* an iteration; of it, recomputation and waits */
   size_t host_start_count;     /* the persistent tensors that are on the host, and not on the */
@@ -630,7 +630,7 @@ gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_pla
 
 /* ---- The planner: TENSILE for the jobs of one device ----------------------------------------- */
 
-#define GMLAKE_OFFLOAD_LETTER 1u        /* planner, memgraph: as the paper says */
+#define GMLAKE_OFFLOAD_PAPER 1u         /* planner, memgraph: as the paper says */
 #define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u  /* planner: swaps and waits only */
 #define GMLAKE_OFFLOAD_NO_CROSSING 4u   /* planner: all tensors are back when an iteration ends */
 #define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: also plans time to copy what the host has */
@@ -643,14 +643,14 @@ typedef struct gmlake_offload_planner_desc {
   double in_bytes_per_s;    /* from the host; 0: 55e9 */
   double both_bytes_per_s;  /* both at once; 0: 101e9 */
   double overhead_max;      /* waits and recomputation may add this part of an iteration's time to
-                               it; 0: none. To the letter there is no limit for recomputation, but
+                               it; 0: none. In paper mode there is no limit for recomputation, but
                                it is done only while the peak is above target_bytes */
   double smoothing;         /* weight of a newly observed time in the mean, up to 1; 0: .2 */
   double drift_max;         /* plan again if times changed by this part of an iteration; 0: .1 */
   size_t try_count_max;     /* plans tried for each job and limit of time, about; 0: up to 120,
                                fewer for larger graphs */
   size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, or 1/4096 of a job's
-                               peak if that is less; to the letter 1 */
+                               peak if that is less; in paper mode 1 */
   uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
   uint64_t margin_ns;       /* a swap in ends at least this long before the tensor is used */
   gmlake_offload_host host; /* for the plans, too */
@@ -920,8 +920,8 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-#define GMLAKE_OFFLOAD_STRICT 1u /* run: fails where a passive swap out would be needed */
-#define GMLAKE_OFFLOAD_LRU 2u    /* run: passive swaps out take what was not used for longest */
+#define GMLAKE_OFFLOAD_STRICT 1u /* run: fails where an on-demand swap out would be needed */
+#define GMLAKE_OFFLOAD_LRU 2u    /* run: on-demand swaps out take what was not used for longest */
 /* Of a run, one at most, for its memgraphs: see HOW A MEMGRAPH IS RUN. */
 #define GMLAKE_OFFLOAD_FIXED_ORDER 4u      /* each queue runs in the order of compilation; */
 #define GMLAKE_OFFLOAD_FIXED_OPS 8u        /* those of operators and transfers do; */
@@ -961,7 +961,7 @@ typedef struct gmlake_offload_run_stats {
   size_t device_bytes, device_bytes_peak, host_bytes, host_bytes_peak;
   size_t out_bytes, in_bytes;   /* copied so far */
   uint64_t out_count, in_count; /* copies so far */
-  uint64_t passive_out_count, passive_in_count, recompute_count;
+  uint64_t on_demand_out_count, on_demand_in_count, recompute_count;
   uint64_t void_count;      /* events that were ignored: too late, too early or not needed */
   uint64_t iteration_count; /* of all jobs */
 } gmlake_offload_run_stats;
@@ -1080,7 +1080,7 @@ typedef struct gmlake_offload_session gmlake_offload_session;
 typedef struct gmlake_offload_session_desc {
   const gmlake_offload_backend *backend; /* both outlive the session */
   const gmlake_offload_memory *memory;
-  unsigned flags;          /* GMLAKE_OFFLOAD_LETTER: plans to the letter. GMLAKE_OFFLOAD_CHECKED */
+  unsigned flags;          /* GMLAKE_OFFLOAD_PAPER: plans in paper mode. GMLAKE_OFFLOAD_CHECKED */
   size_t limit_bytes;      /* of all tensors on the device, in whole chunks; 0: only the memory's */
   size_t tensor_bytes_min; /* smaller tensors never leave; 0: 1 MiB */
   size_t host_bytes_max;   /* of pinned memory; 0: no limit but the backend's */
@@ -1120,7 +1120,7 @@ typedef struct gmlake_offload_session_stats {
   size_t unplanned_bytes, planned_bytes; /* the most at once, if nothing moves, and by the plan */
   size_t plan_out_bytes, plan_in_bytes;  /* what it copies */
   uint64_t step_ns;                      /* an iteration as learnt, without waits for copies */
-  uint64_t plan_added_ns; /* what it adds to step_ns, as rehearsed with the link's speed and a time
+  uint64_t plan_added_ns; /* what it adds to step_ns, as simulated with the link's speed and a time
                              for each call of the host; 0 as well if nothing was added */
   uint64_t link_bound_ns; /* what its copies take at least. No iteration is shorter than this */
   double out_bytes_per_s, in_bytes_per_s; /* the link, as measured or as given */
@@ -1199,7 +1199,7 @@ gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t regio
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen_bytes);
 
-/* Brings a tensor to the device, for work on the stream, and keeps it there until as many calls of
+/* Fetches a tensor to the device, for work on the stream, and keeps it there until as many calls of
    unpin, which names the stream of its last use outside of steps. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offload_session *session,
                                                                     uint32_t tensor, void *stream);
@@ -2321,7 +2321,7 @@ struct gmlake_offload_plan {
   const gmlake_offload_graph *graph;
   gmlake_offload_event *events;
   uint32_t *host_starts;
-  int pauses; /* to the letter: the next iteration waits for the copies of this one */
+  int pauses; /* in paper mode: the next iteration waits for the copies of this one */
   gmlake_offload_plan_info info;
 };
 
@@ -2663,13 +2663,13 @@ static size_t gmlo_planner_job_count(const gmlake_offload_planner *planner) {
   return count;
 }
 
-/* Beside LETTER, in a plan that the planner tries itself: all of it but what the paper has only one
+/* Beside PAPER, in a plan that the planner tries itself: all of it but what the paper has only one
    channel for. See gmlo_search_as_paper. */
 #define GMLO_BOTH_WAYS 0x80000000u
 
 static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
-  unsigned known = GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE |
-                   GMLAKE_OFFLOAD_NO_CROSSING | GMLAKE_OFFLOAD_NO_CLEAN_DROP;
+  unsigned known = GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLAKE_OFFLOAD_NO_CROSSING |
+                   GMLAKE_OFFLOAD_NO_CLEAN_DROP;
   return (desc->flags & ~known) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
          gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
@@ -2679,13 +2679,13 @@ static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
 }
 
 static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
-  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int paper = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
   gmlo_figure_default(&desc->out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
   gmlo_figure_default(&desc->in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
   gmlo_figure_default(&desc->both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
   gmlo_figure_default(&desc->smoothing, .2);
   gmlo_figure_default(&desc->drift_max, .1);
-  if (desc->tensor_bytes_min == 0 && letter) desc->tensor_bytes_min = 1;
+  if (desc->tensor_bytes_min == 0 && paper) desc->tensor_bytes_min = 1;
   if (desc->copy_ns == 0) desc->copy_ns = GMLO_COPY_NS;
 }
 
@@ -2800,10 +2800,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
   return gmlo_fill_info(out_info, &info, sizeof info);
 }
 
-/* ---- >>circle: the slots of an iteration --------------------------------------------------------
+/* ---- >>cyclic: the slots of an iteration --------------------------------------------------------
    Owns the times of the slots, the steps (operators in time), and for each tensor its uses, with
-   the gap behind each use. Times are nanoseconds since the circle's begin. A time in the next
-   iteration is one period larger. Invariants:
+   the gap behind each use. Times are nanoseconds since the cyclic schedule's begin. A time in the
+   next iteration is one period larger. Invariants:
    [C1] slot_begin rises strictly. Slot i is the time from slot_begin[i] up to slot_begin[i + 1];
         the last slot ends where the period ends. A step covers the whole slots lo to hi.
    [C2] The operator of a step ends idle_ns before its last slot ends. In the time between, the job
@@ -2849,7 +2849,7 @@ typedef struct gmlo_gap {
   size_t needed; /* first step in this gap at which a recomputation reads the tensor, + 1 */
   int copies;    /* swapped: the swap out copies */
   int alone[2];  /* swapped: that copy has both directions of the link for itself; see >>link */
-  uint32_t part; /* the gap's first part, see >>cover; + 1, 0: it has none */
+  uint32_t part; /* the gap's first part, see >>itree; + 1, 0: it has none */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
   const gmlo_item *dropped; /* if it is dropped: the tensor */
@@ -2867,10 +2867,10 @@ typedef struct gmlo_lane {
   double bytes_per_s, alone_bytes_per_s; /* while the other direction is busy too, and is not */
 } gmlo_lane;
 
-/* See >>cover. */
+/* See >>itree. */
 typedef struct gmlo_part {
   uint32_t item, use;  /* the use before the gap */
-  uint32_t turn;       /* 1: its slots are those of the next period */
+  uint32_t wraps;      /* 1: its slots are those of the next period */
   uint32_t first, end; /* its slots: first up to end - 1 */
   uint32_t lo, hi;     /* of them, those for which the link may have time */
   double key;          /* of several parts the one with the largest key is taken; */
@@ -2883,35 +2883,35 @@ typedef struct gmlo_cell {
   uint32_t part, child, next;
 } gmlo_cell;
 
-#define GMLO_CIRCLE_WORK 8 /* steps that making the circle takes for each use, about */
+#define GMLO_CYCLIC_WORK 8 /* steps that making the cyclic schedule takes for each use, about */
 
 typedef struct gmlo_sized {
   size_t bytes;
   uint32_t job, tensor;
 } gmlo_sized;
 
-/* What is done with a circle, one after the other. */
-typedef enum gmlo_stage_of_circle {
-  GMLO_STAGE_STEPS = 0, /* it is made: its steps and slots, */
-  GMLO_STAGE_SIZES,     /* the order of its items, */
-  GMLO_STAGE_ROOM,      /* room for their uses, */
-  GMLO_STAGE_ITEMS,     /* the items, */
-  GMLO_STAGE_PROFILE,   /* the bytes in each slot. */
-  GMLO_STAGE_PARTS,     /* It is planned: the gaps of what may leave, */
-  GMLO_STAGE_KEYS,      /* what they are taken by, */
-  GMLO_STAGE_FILL,      /* and heaps of them; */
-  GMLO_STAGE_DOWN,      /* swaps; */
-  GMLO_STAGE_BACK,      /* takes back what is not needed; both again while that lowers the peak */
-  GMLO_STAGE_PAY,
-  GMLO_STAGE_LAST /* takes back what is not needed */
-} gmlo_stage_of_circle;
+/* What is done with a cyclic schedule, one after the other. */
+typedef enum gmlo_cyclic_phase {
+  GMLO_CYCLIC_STEPS = 0, /* it is made: its steps and slots, */
+  GMLO_CYCLIC_SIZES,     /* the order of its items, */
+  GMLO_CYCLIC_ROOM,      /* room for their uses, */
+  GMLO_CYCLIC_ITEMS,     /* the items, */
+  GMLO_CYCLIC_PROFILE,   /* the bytes in each slot. */
+  GMLO_CYCLIC_PARTS,     /* It is planned: the gaps of what may leave, */
+  GMLO_CYCLIC_KEYS,      /* what they are taken by, */
+  GMLO_CYCLIC_FILL,      /* and heaps of them; */
+  GMLO_CYCLIC_DOWN,      /* swaps; */
+  GMLO_CYCLIC_BACK,      /* takes back what is not needed; both again while that lowers the peak */
+  GMLO_CYCLIC_COST,
+  GMLO_CYCLIC_LAST /* takes back what is not needed */
+} gmlo_cyclic_phase;
 
 typedef struct gmlo_profile { /* see >>profile */
   int64_t *tree_max, *tree_add;
   size_t leaf_count, slot_count;
 } gmlo_profile;
 
-typedef struct gmlo_circle {
+typedef struct gmlo_cyclic {
   gmlo_scope scope;
   const gmlake_offload_planner_desc *desc;
   gmlo_planner_job *jobs;
@@ -2920,7 +2920,7 @@ typedef struct gmlo_circle {
   gmlo_step *steps; /* sorted by job, then in the job's order */
   size_t step_count;
   size_t *job_steps; /* those of job j begin at job_steps[j] */
-  size_t job_count;  /* of the planner; some may not be on this circle */
+  size_t job_count;  /* of the planner; some may not be on this cyclic schedule */
   gmlo_item *items;  /* largest first */
   size_t item_count;
   size_t *item_base, *item_at; /* tensor t of job j is items[item_at[item_base[j] + t]] */
@@ -2930,26 +2930,26 @@ typedef struct gmlo_circle {
   gmlo_lane lanes[2];
   gmlo_profile profile;
   uint32_t only;              /* the job that it is of; NONE: all */
-  int literal;                /* to the letter: one copy at a time, and what else the paper rules */
+  int paper_mode;             /* in paper mode: one copy at a time, and what else the paper rules */
   int channel[2];             /* the lane whose spans are those of copies out, and in [L4] */
   double overhead;            /* part of base_ns that may be added */
   uint64_t base_ns, added_ns; /* the period is their sum; added: waits and recomputation */
   size_t last_dropped;        /* use of the gap that was dropped last, + 1 */
   uint64_t noise;             /* state of the random numbers; 0: none */
-  gmlo_part *parts;           /* see >>cover */
+  gmlo_part *parts;           /* see >>itree */
   size_t part_count;
   gmlo_cell *cells;
   size_t cell_count, cell_capacity;
   uint32_t *heaps;
   int greedy, falls;           /* see gmlo_preference; keys fall [D3] */
   int packed, exclusive, keen; /* see gmlo_mode */
-  int strict;                  /* what is paid for does not depend on what is left to pay with */
-  int64_t low_bytes;           /* the lowest peak since payments began, */
+  int strict;                  /* what time is spent for does not depend on what is left of it */
+  int64_t low_bytes;           /* the lowest peak since time was spent, */
   uint64_t low_ns;             /* and what was added then */
   int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
   /* Of a plan that is made in parts: */
-  gmlo_stage_of_circle stage;
+  gmlo_cyclic_phase phase;
   int order;             /* a gmlo_preference */
   gmlo_sized *sized;     /* [while it is made] the tensors, largest first */
   uint64_t looked, stop; /* steps that `work` leaves out; the present part ends at this sum */
@@ -2958,28 +2958,28 @@ typedef struct gmlo_circle {
   int64_t before;        /* the peak before swaps are taken back, */
   size_t at, taken_back; /* what is looked at next in this stage, swaps taken back so far, */
   int rounds;            /* and how often that was done */
-} gmlo_circle;
+} gmlo_cyclic;
 
 /* Whether the present part of the work is done. */
-static int gmlo_circle_stops(const gmlo_circle *c) { return c->work + c->looked >= c->stop; }
+static int gmlo_cyclic_stops(const gmlo_cyclic *c) { return c->work + c->looked >= c->stop; }
 
-static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
+static uint64_t gmlo_period(const gmlo_cyclic *c) { return c->slot_begin[c->slot_count]; }
 
-static int gmlo_circle_is_letter(const gmlo_circle *c) {
-  return (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+static int gmlo_cyclic_is_paper(const gmlo_cyclic *c) {
+  return (c->desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
 }
 
-static uint64_t gmlo_step_begin(const gmlo_circle *c, size_t step) {
+static uint64_t gmlo_step_begin(const gmlo_cyclic *c, size_t step) {
   return c->slot_begin[c->steps[step].lo];
 }
 
 /* When the operator ends, if it begins in time: before the wait behind it. [C2] */
-static uint64_t gmlo_step_end(const gmlo_circle *c, size_t step) {
+static uint64_t gmlo_step_end(const gmlo_cyclic *c, size_t step) {
   return c->slot_begin[c->steps[step].hi + 1] - c->steps[step].idle_ns;
 }
 
 /* The largest i up to slot_count whose slot_begin[i] <= t. pre: t is at most the period. */
-static size_t gmlo_slot_floor(const gmlo_circle *c, uint64_t t) {
+static size_t gmlo_slot_floor(const gmlo_cyclic *c, uint64_t t) {
   size_t lo = 0, hi = c->slot_count;
   while (lo < hi) {
     size_t middle = hi - (hi - lo) / 2;
@@ -2993,17 +2993,17 @@ static size_t gmlo_slot_floor(const gmlo_circle *c, uint64_t t) {
 }
 
 /* The last boundary of slots at or before t. Slots are counted on in the next periods. */
-static size_t gmlo_boundary_before(const gmlo_circle *c, uint64_t t) {
-  uint64_t period = gmlo_period(c), turns = t / period;
-  return (size_t)turns * c->slot_count + gmlo_slot_floor(c, t - turns * period);
+static size_t gmlo_boundary_before(const gmlo_cyclic *c, uint64_t t) {
+  uint64_t period = gmlo_period(c), periods = t / period;
+  return (size_t)periods * c->slot_count + gmlo_slot_floor(c, t - periods * period);
 }
 
 /* The first boundary of slots at or after t, counted likewise. */
-static size_t gmlo_boundary_after(const gmlo_circle *c, uint64_t t) {
-  uint64_t period = gmlo_period(c), turns = t / period;
-  size_t slot = gmlo_slot_floor(c, t - turns * period);
-  if (c->slot_begin[slot] < t - turns * period) slot++;
-  return (size_t)turns * c->slot_count + slot;
+static size_t gmlo_boundary_after(const gmlo_cyclic *c, uint64_t t) {
+  uint64_t period = gmlo_period(c), periods = t / period;
+  size_t slot = gmlo_slot_floor(c, t - periods * period);
+  if (c->slot_begin[slot] < t - periods * period) slot++;
+  return (size_t)periods * c->slot_count + slot;
 }
 
 static int gmlo_earlier(const void *a, const void *b) {
@@ -3011,7 +3011,7 @@ static int gmlo_earlier(const void *a, const void *b) {
 }
 
 /* Makes the slots from the times at which operators of any job end. [C1] */
-static int gmlo_circle_make_slots(gmlo_circle *c) {
+static int gmlo_cyclic_make_slots(gmlo_cyclic *c) {
   size_t i, j, n = 0, count = 0;
   uint64_t *room = (uint64_t *)gmlo_take(&c->scope, c->step_count + c->job_count + 1, sizeof *room);
   uint64_t *ends = (uint64_t *)gmlo_take(&c->scope, c->step_count, sizeof *ends);
@@ -3044,7 +3044,7 @@ static int gmlo_circle_make_slots(gmlo_circle *c) {
 }
 
 /* Makes the steps of job `only`, or of all jobs if it is GMLAKE_OFFLOAD_NONE. */
-static int gmlo_circle_make_steps(gmlo_circle *c, uint32_t only) {
+static int gmlo_cyclic_make_steps(gmlo_cyclic *c, uint32_t only) {
   size_t i, j;
   c->job_steps = (size_t *)gmlo_take(&c->scope, c->job_count + 1, sizeof *c->job_steps);
   if (c->job_steps == NULL) return 0;
@@ -3062,10 +3062,10 @@ static int gmlo_circle_make_steps(gmlo_circle *c, uint32_t only) {
       c->steps[i].op = c->jobs[j].graph->order[i - c->job_steps[j]];
     }
   }
-  return gmlo_circle_make_slots(c);
+  return gmlo_cyclic_make_slots(c);
 }
 
-static void gmlo_item_init(gmlo_circle *c, gmlo_item *item, uint32_t job, uint32_t tensor) {
+static void gmlo_item_init(gmlo_cyclic *c, gmlo_item *item, uint32_t job, uint32_t tensor) {
   const gmlake_offload_graph *graph = c->jobs[job].graph;
   size_t i, begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
   item->job = job;
@@ -3091,7 +3091,7 @@ static int gmlo_larger(const void *a, const void *b) {
 }
 
 /* Notes where the tensors of each job are among the items. */
-static int gmlo_circle_make_index(gmlo_circle *c) {
+static int gmlo_cyclic_make_index(gmlo_cyclic *c) {
   size_t i, j;
   c->item_base = (size_t *)gmlo_take(&c->scope, c->job_count + 1, sizeof *c->item_base);
   c->item_at = (size_t *)gmlo_take(&c->scope, c->item_count, sizeof *c->item_at);
@@ -3106,8 +3106,9 @@ static int gmlo_circle_make_index(gmlo_circle *c) {
   return 1;
 }
 
-/* Lists the tensors of all jobs on the circle, largest first. `sized` has room for all, twice. */
-static void gmlo_circle_sort_tensors(const gmlo_circle *c, gmlo_sized *sized) {
+/* Lists the tensors of all jobs on the cyclic schedule, largest first. `sized` has room for all,
+   twice. */
+static void gmlo_cyclic_sort_tensors(const gmlo_cyclic *c, gmlo_sized *sized) {
   size_t j, t, count = 0;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
@@ -3121,7 +3122,7 @@ static void gmlo_circle_sort_tensors(const gmlo_circle *c, gmlo_sized *sized) {
 }
 
 /* Sorts the items. */
-static int gmlo_circle_sort_items(gmlo_circle *c) {
+static int gmlo_cyclic_sort_items(gmlo_cyclic *c) {
   size_t j;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
@@ -3130,12 +3131,12 @@ static int gmlo_circle_sort_items(gmlo_circle *c) {
   c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *c->items);
   c->sized = (gmlo_sized *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *c->sized);
   if (c->items == NULL || c->sized == NULL) return 0;
-  gmlo_circle_sort_tensors(c, c->sized);
-  c->looked += GMLO_CIRCLE_WORK * c->item_count;
+  gmlo_cyclic_sort_tensors(c, c->sized);
+  c->looked += GMLO_CYCLIC_WORK * c->item_count;
   return 1;
 }
 
-static int gmlo_circle_make_room(gmlo_circle *c) {
+static int gmlo_cyclic_make_room(gmlo_cyclic *c) {
   size_t j, uses = 0;
   for (j = 0; j < c->job_count; j++)
     if (c->job_steps[j] != c->job_steps[j + 1]) uses += c->jobs[j].graph->access_count;
@@ -3146,11 +3147,11 @@ static int gmlo_circle_make_room(gmlo_circle *c) {
 }
 
 /* Makes items. 1: all are made. */
-static int gmlo_circle_make_items(gmlo_circle *c) {
-  for (; c->at < c->item_count && !gmlo_circle_stops(c); c->at++) {
+static int gmlo_cyclic_make_items(gmlo_cyclic *c) {
+  for (; c->at < c->item_count && !gmlo_cyclic_stops(c); c->at++) {
     size_t before = c->use_count;
     gmlo_item_init(c, &c->items[c->at], c->sized[c->at].job, c->sized[c->at].tensor);
-    c->looked += GMLO_CIRCLE_WORK * (c->use_count - before) + 1;
+    c->looked += GMLO_CYCLIC_WORK * (c->use_count - before) + 1;
   }
   return c->at == c->item_count;
 }
@@ -3162,14 +3163,14 @@ static int gmlo_circle_make_items(gmlo_circle *c) {
    [L2] There is room for `piece_count` spans: so many pieces of time were taken and not given back,
         of which those that touch are one span.
    [L3] A copy that is planned at the speed of one direction alone takes the time of both lanes.
-   [L4] To the letter there is one channel (4.1): copies in are spans of the lane of copies out.
+   [L4] In paper mode there is one channel (4.1): copies in are spans of the lane of copies out.
    Cost: searching is O(log spans) and linear in the spans that are passed, changing is linear in
    spans. Fails: where host memory is refused. */
 
 #define GMLO_PASSED_SPANS 8 /* so many spans that are passed in a search are one step of work, */
 #define GMLO_MOVED_SPANS 64 /* and so many that are moved */
 
-static uint64_t gmlo_lane_copy_ns(const gmlo_circle *c, int lane, size_t bytes, int alone) {
+static uint64_t gmlo_lane_copy_ns(const gmlo_cyclic *c, int lane, size_t bytes, int alone) {
   const gmlo_lane *l = &c->lanes[lane];
   return gmlo_copy_time(bytes, alone ? l->alone_bytes_per_s : l->bytes_per_s) + c->desc->copy_ns;
 }
@@ -3189,7 +3190,7 @@ static size_t gmlo_lane_find(const gmlo_lane *l, uint64_t t) {
 }
 
 /* Finds the earliest begin of `length` free nanoseconds between lo and hi. 0 if there is none. */
-static int gmlo_lane_earliest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
+static int gmlo_lane_earliest(gmlo_cyclic *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
                               uint64_t *out_begin) {
   const gmlo_lane *l = &c->lanes[c->channel[lane]];
   uint64_t period = gmlo_period(c), base = lo / period * period;
@@ -3212,7 +3213,7 @@ static int gmlo_lane_earliest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi
 }
 
 /* Finds the latest begin likewise. */
-static int gmlo_lane_latest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
+static int gmlo_lane_latest(gmlo_cyclic *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
                             uint64_t *out_begin) {
   const gmlo_lane *l = &c->lanes[c->channel[lane]];
   uint64_t period = gmlo_period(c), base = hi / period * period;
@@ -3236,7 +3237,7 @@ static int gmlo_lane_latest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, 
 }
 
 /* How long the lane is free before t, up to `most`. pre: it is free at once before t, or taken. */
-static uint64_t gmlo_lane_room(const gmlo_circle *c, int lane, uint64_t t, uint64_t most) {
+static uint64_t gmlo_lane_room(const gmlo_cyclic *c, int lane, uint64_t t, uint64_t most) {
   const gmlo_lane *l = &c->lanes[c->channel[lane]];
   uint64_t period = gmlo_period(c), low = t % period, end;
   size_t i;
@@ -3249,7 +3250,7 @@ static uint64_t gmlo_lane_room(const gmlo_circle *c, int lane, uint64_t t, uint6
 }
 
 /* Whether nothing is under way in the lane in that time, which begins in the first period. */
-static int gmlo_lane_is_free(gmlo_circle *c, int lane, uint64_t begin, uint64_t end) {
+static int gmlo_lane_is_free(gmlo_cyclic *c, int lane, uint64_t begin, uint64_t end) {
   uint64_t at;
   return gmlo_lane_earliest(c, lane, begin, end, end - begin, &at);
 }
@@ -3257,9 +3258,9 @@ static int gmlo_lane_is_free(gmlo_circle *c, int lane, uint64_t begin, uint64_t 
 /* Finds time for a copy between lo and hi: the latest or the earliest. It has both directions for
    itself if the other one is free then; else the time for it is that while both are busy. 0 if
    there is none. */
-static int gmlo_lane_place(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, size_t bytes,
+static int gmlo_lane_place(gmlo_cyclic *c, int lane, uint64_t lo, uint64_t hi, size_t bytes,
                            uint64_t *begin, uint64_t *end, int *alone) {
-  int (*find)(gmlo_circle *, int, uint64_t, uint64_t, uint64_t, uint64_t *) =
+  int (*find)(gmlo_cyclic *, int, uint64_t, uint64_t, uint64_t, uint64_t *) =
       lane == GMLO_IN ? gmlo_lane_latest : gmlo_lane_earliest;
   uint64_t length = gmlo_lane_copy_ns(c, lane, bytes, 1);
   *alone = 1;
@@ -3315,7 +3316,7 @@ static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
 }
 
 /* Adds or removes a span that may lie behind the end of the period. [L1] */
-static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t end, int insert) {
+static void gmlo_lane_change(gmlo_cyclic *c, int lane, uint64_t begin, uint64_t end, int insert) {
   uint64_t period = gmlo_period(c), low = begin % period, length = end - begin;
   void (*change)(gmlo_lane *, uint64_t, uint64_t) = insert ? gmlo_lane_insert : gmlo_lane_remove;
   gmlo_lane *l = &c->lanes[c->channel[lane]];
@@ -3329,7 +3330,7 @@ static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t 
 }
 
 /* Adds or removes the copies of a swap. [L3] */
-static void gmlo_lanes_change(gmlo_circle *c, const gmlo_gap *gap, int insert) {
+static void gmlo_lanes_change(gmlo_cyclic *c, const gmlo_gap *gap, int insert) {
   gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, insert);
   if (gap->alone[GMLO_OUT]) gmlo_lane_change(c, GMLO_IN, gap->out_start, gap->out_end, insert);
   gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, insert);
@@ -3337,7 +3338,7 @@ static void gmlo_lanes_change(gmlo_circle *c, const gmlo_gap *gap, int insert) {
 }
 
 /* Makes room for one more swap, which has at most four spans in each direction. */
-static int gmlo_lanes_reserve(gmlo_circle *c) {
+static int gmlo_lanes_reserve(gmlo_cyclic *c) {
   int lane;
   for (lane = 0; lane < 2; lane++) {
     gmlo_lane *l = &c->lanes[lane];
@@ -3351,8 +3352,8 @@ static int gmlo_lanes_reserve(gmlo_circle *c) {
 
 /* Time t is inserted at x in each period. Moves a swap's copy along: its length stays the same. */
 static void gmlo_shift(uint64_t *begin, uint64_t *end, uint64_t x, uint64_t t, uint64_t period) {
-  uint64_t length = *end - *begin, turns = *begin / period, rest = *begin % period;
-  *begin = turns * (period + t) + rest + (rest >= x ? t : 0);
+  uint64_t length = *end - *begin, periods = *begin / period, rest = *begin % period;
+  *begin = periods * (period + t) + rest + (rest >= x ? t : 0);
   *end = *begin + length;
 }
 
@@ -3387,7 +3388,7 @@ static void gmlo_lane_stretch(gmlo_lane *l, uint64_t x, uint64_t t, uint64_t cro
 }
 
 /* Puts the copies of all swaps into the lanes anew. */
-static void gmlo_lanes_fill(gmlo_circle *c) {
+static void gmlo_lanes_fill(gmlo_cyclic *c) {
   size_t i;
   c->lanes[GMLO_OUT].count = c->lanes[GMLO_OUT].piece_count = 0;
   c->lanes[GMLO_IN].count = c->lanes[GMLO_IN].piece_count = 0;
@@ -3401,7 +3402,7 @@ static void gmlo_lanes_fill(gmlo_circle *c) {
 /* Makes the slot before boundary `slot` (above 0) longer by t. All that begins behind it moves
    along. A tensor is then still absent from the slots noted in its gap; there may be others that
    are not noted. pre: lanes are reserved. */
-static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
+static void gmlo_cyclic_stretch(gmlo_cyclic *c, size_t slot, uint64_t t) {
   uint64_t x = c->slot_begin[slot], period = gmlo_period(c), cross[2] = {0, 0}, at;
   size_t i;
   int wraps = 0;
@@ -3460,7 +3461,7 @@ static int64_t gmlo_tree_max_in(const gmlo_profile *p, size_t node, size_t first
   return (a > b ? a : b) + p->tree_add[node];
 }
 
-/* Adds bytes (below 0: subtracts) to `count` slots from lo on, around the circle. */
+/* Adds bytes (below 0: subtracts) to `count` slots from lo on, around the cyclic schedule. */
 static void gmlo_profile_add(gmlo_profile *p, size_t lo, size_t count, int64_t bytes) {
   lo %= p->slot_count;
   if (count > p->slot_count) count = p->slot_count;
@@ -3542,7 +3543,7 @@ static void gmlo_profile_close(gmlo_profile *p) {
 }
 
 /* Adds each tensor from the operator that makes it to its last use, persistent tensors always. */
-static void gmlo_profile_add_items(gmlo_circle *c) {
+static void gmlo_profile_add_items(gmlo_cyclic *c) {
   int64_t *more = c->profile.tree_max + c->profile.leaf_count;
   size_t i;
   for (i = 0; i < c->item_count; i++) {
@@ -3559,14 +3560,14 @@ static void gmlo_profile_add_items(gmlo_circle *c) {
   }
 }
 
-static int gmlo_profile_make(gmlo_circle *c) {
+static int gmlo_profile_make(gmlo_cyclic *c) {
   if (!gmlo_profile_take(&c->profile, &c->scope, c->slot_count)) return 0;
   gmlo_profile_add_items(c);
   gmlo_profile_close(&c->profile);
   return 1;
 }
 
-/* ---- >>cover: the gaps that lie over a slot -----------------------------------------------------
+/* ---- >>itree: an interval tree of the gaps, by the slots that they lie over ---------------------
    Owns the parts: a gap is one part, or two where it lies over the end of the period. Over the tree
    of >>profile stand heaps, one for each node. Invariants:
    [D1] If a part may be swapped, then for each slot from lo up to hi - 1 it is in the heap of the
@@ -3582,17 +3583,17 @@ static int gmlo_profile_make(gmlo_circle *c) {
 
 #define GMLO_SCAN 16 /* so many parts or uses that are only looked at are one step of work */
 
-static int gmlo_cover_first(const gmlo_circle *c, uint32_t a, uint32_t b) {
+static int gmlo_itree_first(const gmlo_cyclic *c, uint32_t a, uint32_t b) {
   const gmlo_cell *x = &c->cells[a], *y = &c->cells[b];
   return x->key > y->key || (x->key == y->key && x->part < y->part);
 }
 
 /* Joins two heaps. */
-static uint32_t gmlo_cover_join(gmlo_circle *c, uint32_t a, uint32_t b) {
+static uint32_t gmlo_itree_join(gmlo_cyclic *c, uint32_t a, uint32_t b) {
   uint32_t high = a, low = b;
   if (a == GMLAKE_OFFLOAD_NONE) return b;
   if (b == GMLAKE_OFFLOAD_NONE) return a;
-  if (gmlo_cover_first(c, b, a)) {
+  if (gmlo_itree_first(c, b, a)) {
     high = b;
     low = a;
   }
@@ -3602,7 +3603,7 @@ static uint32_t gmlo_cover_join(gmlo_circle *c, uint32_t a, uint32_t b) {
 }
 
 /* Takes the first part off the node's heap: joins its children in pairs, then the pairs. */
-static void gmlo_cover_pop(gmlo_circle *c, size_t node) {
+static void gmlo_itree_pop(gmlo_cyclic *c, size_t node) {
   uint32_t at = c->cells[c->heaps[node]].child, pairs = GMLAKE_OFFLOAD_NONE;
   c->heaps[node] = GMLAKE_OFFLOAD_NONE;
   while (at != GMLAKE_OFFLOAD_NONE) {
@@ -3610,19 +3611,19 @@ static void gmlo_cover_pop(gmlo_circle *c, size_t node) {
     at = b != GMLAKE_OFFLOAD_NONE ? c->cells[b].next : b;
     c->cells[a].next = GMLAKE_OFFLOAD_NONE;
     if (b != GMLAKE_OFFLOAD_NONE) c->cells[b].next = GMLAKE_OFFLOAD_NONE;
-    a = gmlo_cover_join(c, a, b);
+    a = gmlo_itree_join(c, a, b);
     c->cells[a].next = pairs;
     pairs = a;
   }
   while (pairs != GMLAKE_OFFLOAD_NONE) {
     uint32_t next = c->cells[pairs].next;
     c->cells[pairs].next = GMLAKE_OFFLOAD_NONE;
-    c->heaps[node] = gmlo_cover_join(c, c->heaps[node], pairs);
+    c->heaps[node] = gmlo_itree_join(c, c->heaps[node], pairs);
     pairs = next;
   }
 }
 
-static void gmlo_cover_push(gmlo_circle *c, size_t node, uint32_t part) {
+static void gmlo_itree_push(gmlo_cyclic *c, size_t node, uint32_t part) {
   gmlo_cell *cells = (gmlo_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
                                             &c->cell_capacity, sizeof *cells);
   if (cells == NULL || c->cell_count >= GMLAKE_OFFLOAD_NONE - 1) {
@@ -3633,22 +3634,22 @@ static void gmlo_cover_push(gmlo_circle *c, size_t node, uint32_t part) {
   cells[c->cell_count].key = c->parts[part].key;
   cells[c->cell_count].part = part;
   cells[c->cell_count].child = cells[c->cell_count].next = GMLAKE_OFFLOAD_NONE;
-  c->heaps[node] = gmlo_cover_join(c, c->heaps[node], (uint32_t)c->cell_count++);
+  c->heaps[node] = gmlo_itree_join(c, c->heaps[node], (uint32_t)c->cell_count++);
 }
 
 /* The link may have time again for all slots of the part. [D2] */
-static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
+static void gmlo_itree_widen(gmlo_cyclic *c, uint32_t id) {
   gmlo_part *part = &c->parts[id];
   size_t lo = c->profile.leaf_count + part->first, hi = c->profile.leaf_count + part->end - 1;
   part->lo = part->first;
   part->hi = part->end;
   part->key = part->key_max;
   for (; lo != hi; lo /= 2) hi /= 2;
-  gmlo_cover_push(c, lo, id);
+  gmlo_itree_push(c, lo, id);
 }
 
 /* The same for all parts, from `at` on. 1: for all of them. */
-static int gmlo_cover_refill(gmlo_circle *c) {
+static int gmlo_itree_refill(gmlo_cyclic *c) {
   size_t i;
   for (i = 0; c->at == 0 && i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
   if (c->at == 0) {
@@ -3657,47 +3658,47 @@ static int gmlo_cover_refill(gmlo_circle *c) {
     c->work += c->profile.leaf_count;
   }
   while (c->at < c->part_count) { /* at least one: `at` tells that it was begun */
-    gmlo_cover_widen(c, (uint32_t)c->at++);
+    gmlo_itree_widen(c, (uint32_t)c->at++);
     c->work += 2;
-    if (gmlo_circle_stops(c)) break;
+    if (gmlo_cyclic_stops(c)) break;
   }
   return c->at == c->part_count;
 }
 
 /* The same at once. */
-static void gmlo_cover_fill(gmlo_circle *c) {
+static void gmlo_itree_fill(gmlo_cyclic *c) {
   c->at = 0;
-  while (!gmlo_cover_refill(c)) continue;
+  while (!gmlo_itree_refill(c)) continue;
 }
 
 /* The same for all parts that lie over the slot or begin behind it: it has become longer. [C2] */
-static void gmlo_cover_widen_at(gmlo_circle *c, size_t slot) {
+static void gmlo_itree_widen_at(gmlo_cyclic *c, size_t slot) {
   size_t i, next = slot + 1 == c->slot_count ? 0 : slot + 1;
   c->work += c->part_count / GMLO_SCAN;
   for (i = 0; i < c->part_count; i++) {
     const gmlo_part *part = &c->parts[i];
     if ((part->first <= slot && slot < part->end) || part->first == next) {
-      gmlo_cover_widen(c, (uint32_t)i);
+      gmlo_itree_widen(c, (uint32_t)i);
     }
   }
 }
 
 /* Moves the first part of the node's heap to the nodes below that have slots of it. `width` is that
    of the nodes below. */
-static void gmlo_cover_sink(gmlo_circle *c, size_t node, size_t width) {
+static void gmlo_itree_sink(gmlo_cyclic *c, size_t node, size_t width) {
   uint32_t id = c->cells[c->heaps[node]].part;
   const gmlo_part *part = &c->parts[id];
   size_t below;
-  gmlo_cover_pop(c, node);
+  gmlo_itree_pop(c, node);
   for (below = 2 * node; width != 0 && below <= 2 * node + 1; below++) {
     size_t first = below * width - c->profile.leaf_count;
-    if (part->lo < first + width && part->hi > first) gmlo_cover_push(c, below, id);
+    if (part->lo < first + width && part->hi > first) gmlo_itree_push(c, below, id);
   }
 }
 
 /* Of the parts over the slot that may be swapped the one with the largest key; NONE: there is none.
    It stays in its heap. */
-static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
+static uint32_t gmlo_itree_at(gmlo_cyclic *c, size_t slot) {
   while (!c->failed) {
     size_t width = 1, best_width = 0, node, best = 0;
     const gmlo_part *part;
@@ -3705,7 +3706,7 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
     for (node = c->profile.leaf_count + slot; node != 0; node /= 2, width *= 2) {
       c->work++;
       if (c->heaps[node] == GMLAKE_OFFLOAD_NONE) continue;
-      if (best != 0 && !gmlo_cover_first(c, c->heaps[node], c->heaps[best])) continue;
+      if (best != 0 && !gmlo_itree_first(c, c->heaps[node], c->heaps[best])) continue;
       best = node;
       best_width = width;
     }
@@ -3713,12 +3714,12 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
     id = c->cells[c->heaps[best]].part;
     part = &c->parts[id];
     if (c->gaps[part->use].state != GMLO_KEPT || part->lo >= part->hi) {
-      gmlo_cover_pop(c, best);
+      gmlo_itree_pop(c, best);
     } else if (part->key < c->cells[c->heaps[best]].key) {
-      gmlo_cover_pop(c, best);
-      gmlo_cover_push(c, best, id);
+      gmlo_itree_pop(c, best);
+      gmlo_itree_push(c, best, id);
     } else if (slot < part->lo || slot >= part->hi) {
-      gmlo_cover_sink(c, best, best_width / 2);
+      gmlo_itree_sink(c, best, best_width / 2);
     } else {
       return id;
     }
@@ -3726,30 +3727,30 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
   return GMLAKE_OFFLOAD_NONE;
 }
 
-/* ---- A whole circle ---- */
+/* ---- A whole cyclic schedule ---- */
 
-static void gmlo_circle_leave(gmlo_circle *c) {
+static void gmlo_cyclic_leave(gmlo_cyclic *c) {
   gmlo_free(&c->scope.host, c->lanes[GMLO_OUT].spans);
   gmlo_free(&c->scope.host, c->lanes[GMLO_IN].spans);
   gmlo_free(&c->scope.host, c->cells);
   gmlo_leave(&c->scope);
 }
 
-/* Begins to make the circle of job `only`, or of all jobs. Each direction has `share` of its speed.
-   By default that is the speed that it has while the other one is busy too. */
-static void gmlo_circle_begin(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
+/* Begins to make the cyclic schedule of job `only`, or of all jobs. Each direction has `share` of
+   its speed. By default that is the speed that it has while the other one is busy too. */
+static void gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t only,
                               double share) {
   const gmlake_offload_planner_desc *desc = &planner->desc;
   double both = desc->both_bytes_per_s / 2;
-  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int paper = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
   size_t j;
   memset(c, 0, sizeof *c);
   c->scope = gmlo_scope_of(&desc->host);
   c->desc = desc;
   c->only = only;
   c->work_max = c->stop = UINT64_MAX;
-  c->literal = (desc->flags & (GMLAKE_OFFLOAD_LETTER | GMLO_BOTH_WAYS)) == GMLAKE_OFFLOAD_LETTER;
-  c->channel[GMLO_IN] = c->literal ? GMLO_OUT : GMLO_IN;
+  c->paper_mode = (desc->flags & (GMLAKE_OFFLOAD_PAPER | GMLO_BOTH_WAYS)) == GMLAKE_OFFLOAD_PAPER;
+  c->channel[GMLO_IN] = c->paper_mode ? GMLO_OUT : GMLO_IN;
   c->jobs = planner->jobs;
   c->job_count = planner->job_count;
   for (j = 0; j < c->job_count; j++) c->jobs[j].swapped = 0;
@@ -3757,65 +3758,65 @@ static void gmlo_circle_begin(gmlo_circle *c, const gmlake_offload_planner *plan
   c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
   c->lanes[GMLO_OUT].alone_bytes_per_s = c->lanes[GMLO_OUT].bytes_per_s;
   c->lanes[GMLO_IN].alone_bytes_per_s = c->lanes[GMLO_IN].bytes_per_s;
-  if (!letter && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
-  if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
+  if (!paper && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
+  if (!paper && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
 }
 
 /* Goes on making it, up to `stop`. 1: it is made; 0: there is more to do; -1: host memory is
    refused. */
-static int gmlo_circle_make_part(gmlo_circle *c) {
-  switch (c->stage) {
-  case GMLO_STAGE_STEPS:
-    if (!gmlo_circle_make_steps(c, c->only)) return -1;
-    c->looked += GMLO_CIRCLE_WORK * c->step_count;
+static int gmlo_cyclic_make_part(gmlo_cyclic *c) {
+  switch (c->phase) {
+  case GMLO_CYCLIC_STEPS:
+    if (!gmlo_cyclic_make_steps(c, c->only)) return -1;
+    c->looked += GMLO_CYCLIC_WORK * c->step_count;
     break;
-  case GMLO_STAGE_SIZES:
-    if (!gmlo_circle_sort_items(c)) return -1;
+  case GMLO_CYCLIC_SIZES:
+    if (!gmlo_cyclic_sort_items(c)) return -1;
     break;
-  case GMLO_STAGE_ROOM:
-    if (!gmlo_circle_make_room(c)) return -1;
+  case GMLO_CYCLIC_ROOM:
+    if (!gmlo_cyclic_make_room(c)) return -1;
     break;
-  case GMLO_STAGE_ITEMS:
-    if (!gmlo_circle_make_items(c)) return 0;
+  case GMLO_CYCLIC_ITEMS:
+    if (!gmlo_cyclic_make_items(c)) return 0;
     break;
-  case GMLO_STAGE_PROFILE:
-    if (!gmlo_circle_make_index(c) || !gmlo_profile_make(c)) return -1;
+  case GMLO_CYCLIC_PROFILE:
+    if (!gmlo_cyclic_make_index(c) || !gmlo_profile_make(c)) return -1;
     c->base_ns = gmlo_period(c);
-    c->work = GMLO_CIRCLE_WORK * c->use_count; /* that were looked at */
+    c->work = GMLO_CYCLIC_WORK * c->use_count; /* that were looked at */
     c->looked += 2 * (c->item_count + c->slot_count) - c->work;
     break;
   default:
     return 1;
   }
   c->at = 0;
-  c->stage = (gmlo_stage_of_circle)(c->stage + 1);
-  return c->stage == GMLO_STAGE_PARTS;
+  c->phase = (gmlo_cyclic_phase)(c->phase + 1);
+  return c->phase == GMLO_CYCLIC_PARTS;
 }
 
 /* Makes it at once. 0 if host memory is refused. */
-static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
+static int gmlo_cyclic_make(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t only,
                             double share) {
   int done;
-  gmlo_circle_begin(c, planner, only, share);
-  do done = gmlo_circle_make_part(c);
+  gmlo_cyclic_begin(c, planner, only, share);
+  do done = gmlo_cyclic_make_part(c);
   while (done == 0);
-  if (done < 0) gmlo_circle_leave(c);
+  if (done < 0) gmlo_cyclic_leave(c);
   return done > 0;
 }
 
 /* ---- >>swap: what leaves, when, and when it comes back ------------------------------------------
-   Works on one circle. Invariants, also of >>pay:
+   Works on one cyclic schedule. Invariants, also of >>cost:
    [T1] The swap out of a swapped gap lies behind the use before the gap and before the swap in. The
         swap in ends at least margin_ns before the use behind the gap. Both are spans of the lanes.
    [T2] The profile counts a tensor in each slot in which it is on the device for any part of the
-        slot; to the letter not while it comes back.
+        slot; in paper mode not while it comes back.
    [T3] What a recomputation reads is on the device by then and was not written since: `needed` of
         its own gap keeps it there. Of several tensors that are made again before one step, the one
         that was dropped last is made first, since others may read it.
    [T4] A swapped gap that does not copy lies behind one that copies, with no write between the two;
         or its tensor is never written.
-   Cost: a peak analysis is O(log slots) and what >>cover and >>link take for each candidate that is
-   tried. Fails: where host memory is refused; the caller then throws the circle away. */
+   Cost: a peak analysis is O(log slots) and what >>itree and >>link take for each candidate that is
+   tried. Fails: where host memory is refused; the caller then throws the cyclic schedule away. */
 
 #define GMLO_SWAP_ROUNDS 8   /* at most so many times swaps are planned and taken back */
 #define GMLO_SMALL_PART 4096 /* a tensor of one part in so many of the peak is small */
@@ -3823,7 +3824,7 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
 /* Which candidate is tried first. */
 typedef enum gmlo_preference {
   GMLO_GREEDY =
-      0, /* the largest, and all candidates of a slot before the next peak: as to the letter */
+      0, /* the largest, and all candidates of a slot before the next peak: as in paper mode */
   GMLO_LARGEST,
   GMLO_FARTHEST, /* its next use is */
   GMLO_AREA,     /* bytes times the length of the gap */
@@ -3835,7 +3836,7 @@ typedef struct gmlo_mode {
   gmlo_preference order;
   int packed;    /* a copy in touches the one before it, if no other one fits between them */
   int exclusive; /* a copy takes both directions where the other one is free [L3] */
-  int keen;      /* pays for waits between operators beside each other, and for a swap once more */
+  int keen;      /* stalls between operators beside each other, and for a swap once more, too */
 } gmlo_mode;
 
 typedef struct gmlo_candidate {
@@ -3850,7 +3851,7 @@ static int gmlo_uses_before(const gmlo_item *item, size_t slot) {
 }
 
 /* The last use that begins in the slot or before it; use_end - 1 if all begin later. */
-static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t slot) {
+static size_t gmlo_use_at(const gmlo_cyclic *c, const gmlo_item *item, size_t slot) {
   size_t lo = item->use_begin, hi = item->use_end - 1;
   if (!gmlo_uses_before(item, slot)) return hi;
   while (lo < hi) {
@@ -3865,18 +3866,18 @@ static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t sl
 }
 
 /* The step before which the tensor must be back. */
-static size_t gmlo_gap_next(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+static size_t gmlo_gap_next(const gmlo_cyclic *c, const gmlo_item *item, size_t use) {
   size_t next = use + 1 == item->use_end ? item->use_begin : use + 1;
   return c->gaps[use].needed != 0 ? c->gaps[use].needed - 1 : c->uses[next].step;
 }
 
 /* When a step begins that lies in the gap behind the use, or at its end. */
-static uint64_t gmlo_gap_time(const gmlo_circle *c, size_t use, size_t step) {
+static uint64_t gmlo_gap_time(const gmlo_cyclic *c, size_t use, size_t step) {
   uint64_t t = gmlo_step_begin(c, step);
   return t < gmlo_step_end(c, c->uses[use].step) ? t + gmlo_period(c) : t;
 }
 
-static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t slot) {
+static void gmlo_candidate_times(const gmlo_cyclic *c, gmlo_candidate *k, size_t slot) {
   uint64_t period = gmlo_period(c);
   k->begin = gmlo_step_end(c, c->uses[k->use].step);
   k->end = gmlo_gap_time(c, k->use, gmlo_gap_next(c, k->item, k->use));
@@ -3889,7 +3890,7 @@ static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t
 }
 
 /* The part as a candidate of a slot that it lies over. 0 if the tensor is needed again before. */
-static int gmlo_candidate_of(const gmlo_circle *c, const gmlo_part *part, size_t slot,
+static int gmlo_candidate_of(const gmlo_cyclic *c, const gmlo_part *part, size_t slot,
                              gmlo_candidate *k) {
   k->item = &c->items[part->item];
   k->use = part->use;
@@ -3898,9 +3899,9 @@ static int gmlo_candidate_of(const gmlo_circle *c, const gmlo_part *part, size_t
 }
 
 /* Whether the host has the tensor's bytes when the gap begins. [T4] */
-static int gmlo_gap_is_clean(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+static int gmlo_gap_is_clean(const gmlo_cyclic *c, const gmlo_item *item, size_t use) {
   size_t u = use;
-  if ((c->desc->flags & (GMLAKE_OFFLOAD_NO_CLEAN_DROP | GMLAKE_OFFLOAD_LETTER)) != 0) return 0;
+  if ((c->desc->flags & (GMLAKE_OFFLOAD_NO_CLEAN_DROP | GMLAKE_OFFLOAD_PAPER)) != 0) return 0;
   if (!item->made && !item->written) return 1;
   for (; u > item->use_begin; u--) {
     if ((c->uses[u].how & GMLO_WRITES) != 0) return 0;
@@ -3909,25 +3910,25 @@ static int gmlo_gap_is_clean(const gmlo_circle *c, const gmlo_item *item, size_t
   return 0;
 }
 
-/* What swap_ratio_max counts: a job's bytes; to the letter its tensors, of those of all jobs. */
-static double gmlo_ratio_of(const gmlo_circle *c, const gmlo_item *item) {
-  return c->literal ? 1 : (double)item->bytes;
+/* What swap_ratio_max counts: a job's bytes; in paper mode its tensors, of those of all jobs. */
+static double gmlo_ratio_of(const gmlo_cyclic *c, const gmlo_item *item) {
+  return c->paper_mode ? 1 : (double)item->bytes;
 }
 
-static int gmlo_ratio_allows(const gmlo_circle *c, const gmlo_item *item) {
+static int gmlo_ratio_allows(const gmlo_cyclic *c, const gmlo_item *item) {
   const gmlo_planner_job *job = &c->jobs[item->job];
-  double all = c->literal ? (double)c->item_count : (double)job->graph->tensor_bytes;
+  double all = c->paper_mode ? (double)c->item_count : (double)job->graph->tensor_bytes;
   if (item->swapped_count != 0) return 1;
-  if (c->literal && !item->made && item->written) return 1; /* Algorithm 1, line 27 */
+  if (c->paper_mode && !item->made && item->written) return 1; /* Algorithm 1, line 27 */
   return job->swapped + gmlo_ratio_of(c, item) <= job->swap_ratio_max * all;
 }
 
-/* When the profile counts the tensor again: when its copy begins, or to the letter ends (4.2). */
-static uint64_t gmlo_gap_back(const gmlo_circle *c, const gmlo_gap *gap) {
-  return c->literal ? gap->in_end : gap->in_start;
+/* When the profile counts the tensor again: when its copy begins, or in paper mode ends (4.2). */
+static uint64_t gmlo_gap_back(const gmlo_cyclic *c, const gmlo_gap *gap) {
+  return c->paper_mode ? gap->in_end : gap->in_start;
 }
 
-static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap) {
+static void gmlo_gap_absent(gmlo_cyclic *c, const gmlo_item *item, gmlo_gap *gap) {
   size_t from = gmlo_boundary_after(c, gap->out_end);
   size_t to = gmlo_boundary_before(c, gmlo_gap_back(c, gap));
   gap->absent_lo = from;
@@ -3937,7 +3938,7 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
 
 /* Lets the copy in begin where the one before it ends, if the time between them is too short for
    another one and the tensor is still away during the candidate's slot. */
-static void gmlo_swap_pack(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
+static void gmlo_swap_pack(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_gap *gap) {
   uint64_t length = gap->in_end - gap->in_start, first = gap->out_end;
   uint64_t room = gmlo_lane_room(c, GMLO_IN, gap->in_start, length);
   if (first < k->slot_end) first = k->slot_end;
@@ -3952,9 +3953,9 @@ static void gmlo_swap_pack(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *ga
 
 /* Finds time on the link in the candidate's gap: the earliest for the copy out, and the latest for
    the copy in behind it. 0 if there is none. */
-static int gmlo_swap_place(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
+static int gmlo_swap_place(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_gap *gap) {
   uint64_t period = gmlo_period(c), out_by = k->end, in_from;
-  int crosses = c->literal && k->end > period; /* the run waits between the two (3.2) */
+  int crosses = c->paper_mode && k->end > period; /* the run waits between the two (3.2) */
   if (crosses && k->begin < period) out_by = period;
   gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
   gap->out_start = gap->out_end = k->begin;
@@ -3974,23 +3975,23 @@ static int gmlo_swap_place(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *ga
 }
 
 /* Whether the tensor is away during all of the candidate's slot. */
-static int gmlo_swap_helps(const gmlo_circle *c, const gmlo_candidate *k, const gmlo_gap *placed) {
+static int gmlo_swap_helps(const gmlo_cyclic *c, const gmlo_candidate *k, const gmlo_gap *placed) {
   return placed->out_end <= k->slot_begin && gmlo_gap_back(c, placed) >= k->slot_end;
 }
 
 /* The host has the tensor's bytes now until the next write: swaps of the gaps until then take less
    time. [D2] */
-static void gmlo_swap_widen(gmlo_circle *c, const gmlo_item *item, size_t use) {
+static void gmlo_swap_widen(gmlo_cyclic *c, const gmlo_item *item, size_t use) {
   size_t u;
   for (u = use + 1; u < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
     uint32_t id = c->gaps[u].part;
     if (id == 0 || c->gaps[u].state != GMLO_KEPT) continue;
-    for (id--; id < c->part_count && c->parts[id].use == u; id++) gmlo_cover_widen(c, id);
+    for (id--; id < c->part_count && c->parts[id].use == u; id++) gmlo_itree_widen(c, id);
   }
 }
 
 /* Makes the gap a swapped one. pre: lanes are reserved. */
-static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const gmlo_gap *placed) {
+static void gmlo_swap_commit(gmlo_cyclic *c, gmlo_item *item, size_t use, const gmlo_gap *placed) {
   gmlo_gap *gap = &c->gaps[use];
   *gap = *placed;
   gap->state = GMLO_SWAPPED;
@@ -4000,7 +4001,7 @@ static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const 
   gmlo_swap_widen(c, item, use);
 }
 
-static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
+static void gmlo_swap_undo(gmlo_cyclic *c, gmlo_item *item, size_t use) {
   gmlo_gap *gap = &c->gaps[use];
   gmlo_lanes_change(c, gap, 0);
   gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
@@ -4010,7 +4011,7 @@ static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
 }
 
 /* 1: swapped; 0: not possible; -1: host memory is refused. */
-static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
+static int gmlo_swap_try(gmlo_cyclic *c, const gmlo_candidate *k) {
   gmlo_gap placed = c->gaps[k->use];
   if (!gmlo_ratio_allows(c, k->item) || !gmlo_swap_place(c, k, &placed)) return 0;
   if (!gmlo_swap_helps(c, k, &placed)) return 0;
@@ -4019,9 +4020,9 @@ static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
   return 1;
 }
 
-/* To the letter: the tensor also leaves in its later gaps, up to the next write, if the link has
+/* In paper mode: the tensor also leaves in its later gaps, up to the next write, if the link has
    time to bring it back; the host has its bytes. -1: host memory is refused. */
-static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
+static int gmlo_swap_later(gmlo_cyclic *c, gmlo_item *item, size_t use) {
   size_t u;
   for (u = use + 1; u + 1 < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
     gmlo_gap placed = c->gaps[u];
@@ -4041,8 +4042,8 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
   return 1;
 }
 
-/* The figure times a random factor between a half and two, if the circle has noise. */
-static double gmlo_noisy(gmlo_circle *c, double figure) {
+/* The figure times a random factor between a half and two, if the cyclic schedule has noise. */
+static double gmlo_noisy(gmlo_cyclic *c, double figure) {
   if (c->noise == 0) return figure;
   c->noise = c->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
   return figure * (.5 + 1.5 * (double)(c->noise >> 40) / 16777216.0);
@@ -4055,7 +4056,7 @@ static double gmlo_gap_rate(const gmlo_gap *placed, size_t bytes) {
 }
 
 /* The same for a gap whose copies find time at once. */
-static double gmlo_candidate_rate(const gmlo_circle *c, const gmlo_candidate *k) {
+static double gmlo_candidate_rate(const gmlo_cyclic *c, const gmlo_candidate *k) {
   gmlo_gap placed;
   uint64_t out = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes, c->exclusive);
   uint64_t in = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, c->exclusive);
@@ -4069,23 +4070,23 @@ static double gmlo_candidate_rate(const gmlo_circle *c, const gmlo_candidate *k)
 }
 
 /* What parts are taken by: see gmlo_preference. */
-static double gmlo_part_key(gmlo_circle *c, const gmlo_part *part, gmlo_preference order) {
+static double gmlo_part_key(gmlo_cyclic *c, const gmlo_part *part, gmlo_preference order) {
   double bytes = (double)c->items[part->item].bytes;
   gmlo_candidate k;
   (void)gmlo_candidate_of(c, part, part->first, &k);
   if (order == GMLO_LARGEST || order == GMLO_GREEDY) return gmlo_noisy(c, bytes);
   if (order == GMLO_AREA) return gmlo_noisy(c, (double)(k.end - k.begin) * bytes);
   if (order == GMLO_RATE) return gmlo_noisy(c, gmlo_candidate_rate(c, &k));
-  return gmlo_noisy(c, (double)(k.end - (part->turn != 0 ? gmlo_period(c) : 0)));
+  return gmlo_noisy(c, (double)(k.end - (part->wraps != 0 ? gmlo_period(c) : 0)));
 }
 
-static void gmlo_part_add(gmlo_circle *c, size_t item, size_t use, uint32_t turn, size_t first,
+static void gmlo_part_add(gmlo_cyclic *c, size_t item, size_t use, uint32_t wraps, size_t first,
                           size_t end) {
   gmlo_part *part = &c->parts[c->part_count];
   if (first >= end) return;
   part->item = (uint32_t)item;
   part->use = (uint32_t)use;
-  part->turn = turn;
+  part->wraps = wraps;
   part->first = (uint32_t)first;
   part->end = (uint32_t)end;
   c->part_count++;
@@ -4093,7 +4094,7 @@ static void gmlo_part_add(gmlo_circle *c, size_t item, size_t use, uint32_t turn
 }
 
 /* Smaller tensors stay on the device. */
-static size_t gmlo_bytes_min(const gmlo_circle *c) {
+static size_t gmlo_bytes_min(const gmlo_cyclic *c) {
   size_t j, peak = 0, bytes = c->desc->tensor_bytes_min;
   if (bytes != 0) return bytes;
   for (j = 0; j < c->job_count; j++) {
@@ -4104,7 +4105,7 @@ static size_t gmlo_bytes_min(const gmlo_circle *c) {
 }
 
 /* Makes the parts of an item's gaps. */
-static void gmlo_parts_add(gmlo_circle *c, size_t i) {
+static void gmlo_parts_add(gmlo_cyclic *c, size_t i) {
   const gmlo_item *item = &c->items[i];
   size_t u;
   c->looked += 2 + 4 * (item->use_end - item->use_begin);
@@ -4122,35 +4123,35 @@ static void gmlo_parts_add(gmlo_circle *c, size_t i) {
 
 /* Goes on making the parts of all gaps of tensors that may leave, and filling the heaps. 1: that is
    done; 0: there is more to do; -1: host memory is refused. Items are sorted by size. */
-static int gmlo_parts_make_part(gmlo_circle *c, gmlo_preference order) {
+static int gmlo_parts_make_part(gmlo_cyclic *c, gmlo_preference order) {
   size_t bytes_min = gmlo_bytes_min(c);
-  if (c->stage == GMLO_STAGE_PARTS) {
+  if (c->phase == GMLO_CYCLIC_PARTS) {
     if (c->parts == NULL) {
       c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
       c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
       if (c->parts == NULL || c->heaps == NULL) return -1;
     }
     for (; c->at < c->item_count && c->items[c->at].bytes >= bytes_min; c->at++) {
-      if (gmlo_circle_stops(c)) return 0;
+      if (gmlo_cyclic_stops(c)) return 0;
       gmlo_parts_add(c, c->at);
     }
-  } else if (c->stage == GMLO_STAGE_KEYS) {
+  } else if (c->phase == GMLO_CYCLIC_KEYS) {
     for (; c->at < c->part_count; c->at++, c->looked += 4) {
-      if (gmlo_circle_stops(c)) return 0;
+      if (gmlo_cyclic_stops(c)) return 0;
       c->parts[c->at].key_max = gmlo_part_key(c, &c->parts[c->at], order);
     }
-  } else if (!gmlo_cover_refill(c)) {
+  } else if (!gmlo_itree_refill(c)) {
     return 0;
   }
   c->at = 0;
-  c->stage = (gmlo_stage_of_circle)(c->stage + 1);
+  c->phase = (gmlo_cyclic_phase)(c->phase + 1);
   if (c->failed) return -1;
-  return c->stage == GMLO_STAGE_DOWN;
+  return c->phase == GMLO_CYCLIC_DOWN;
 }
 
 /* Leaves the part only the slots for which `placed` would help; NULL: none. [D2] */
-static void gmlo_part_narrow(const gmlo_circle *c, gmlo_part *part, const gmlo_gap *placed) {
-  size_t base = part->turn != 0 ? c->slot_count : 0;
+static void gmlo_part_narrow(const gmlo_cyclic *c, gmlo_part *part, const gmlo_gap *placed) {
+  size_t base = part->wraps != 0 ? c->slot_count : 0;
   size_t lo = placed != NULL ? gmlo_boundary_after(c, placed->out_end) : 0;
   size_t hi = placed != NULL ? gmlo_boundary_before(c, gmlo_gap_back(c, placed)) : 0;
   lo = lo > base ? lo - base : 0;
@@ -4160,7 +4161,7 @@ static void gmlo_part_narrow(const gmlo_circle *c, gmlo_part *part, const gmlo_g
 }
 
 /* Lowers the part's key to the rate of `placed` [D3]. 0 if it is no lower. */
-static int gmlo_part_falls(const gmlo_circle *c, gmlo_part *part, const gmlo_candidate *k,
+static int gmlo_part_falls(const gmlo_cyclic *c, gmlo_part *part, const gmlo_candidate *k,
                            const gmlo_gap *placed) {
   double best = gmlo_candidate_rate(c, k), rate = gmlo_gap_rate(placed, k->item->bytes);
   double key = best > 0 ? part->key_max * (rate / best) : 0;
@@ -4169,17 +4170,17 @@ static int gmlo_part_falls(const gmlo_circle *c, gmlo_part *part, const gmlo_can
   return 1;
 }
 
-/* Swaps one candidate of the slot; to the letter all that it can. 1: that is done; 0: there is more
+/* Swaps one candidate of the slot; in paper mode all that it can. 1: that is done; 0: there is more
    to do; -1: host memory is refused. */
-static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
+static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
   while (c->greedy || c->swapped == 0) {
     uint32_t id;
     gmlo_part *part;
     gmlo_gap placed;
     gmlo_candidate k;
     int fits;
-    if (gmlo_circle_stops(c)) return 0;
-    id = gmlo_cover_at(c, slot);
+    if (gmlo_cyclic_stops(c)) return 0;
+    id = gmlo_itree_at(c, slot);
     if (id == GMLAKE_OFFLOAD_NONE) break;
     part = &c->parts[id];
     placed = c->gaps[part->use];
@@ -4202,10 +4203,10 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
 
 /* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
    memory is refused; 0: there is more to do. */
-static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
+static int gmlo_swap_down(gmlo_cyclic *c, int64_t target) {
   int64_t bytes;
   int done;
-  if (c->freed && !c->is_at) gmlo_cover_fill(c);
+  if (c->freed && !c->is_at) gmlo_itree_fill(c);
   for (;;) {
     if (!c->is_at) {
       c->slot = gmlo_profile_peak(&c->profile, &bytes);
@@ -4221,7 +4222,7 @@ static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
 }
 
 /* Whether a later gap needs the copy that this one makes. */
-static int gmlo_gap_is_needed(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+static int gmlo_gap_is_needed(const gmlo_cyclic *c, const gmlo_item *item, size_t use) {
   size_t u;
   if (!c->gaps[use].copies) return 0;
   for (u = use + 1; u < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
@@ -4232,9 +4233,9 @@ static int gmlo_gap_is_needed(const gmlo_circle *c, const gmlo_item *item, size_
 
 /* Takes back each swap without which no slot has more than `bytes`, smallest tensors first: of the
    items below `at`. 0: there is more to do. */
-static int gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
+static int gmlo_swap_prune(gmlo_cyclic *c, int64_t bytes) {
   size_t u;
-  while (c->at > 0 && !gmlo_circle_stops(c)) {
+  while (c->at > 0 && !gmlo_cyclic_stops(c)) {
     gmlo_item *item = &c->items[--c->at];
     if (item->swapped_count != 0) c->looked += 8 * (item->use_end - item->use_begin);
     for (u = item->use_begin; item->swapped_count != 0 && u < item->use_end; u++) {
@@ -4252,16 +4253,17 @@ static int gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
   return c->at == 0;
 }
 
-/* ---- >>pay: recomputation and waits, which cost time --------------------------------------------
-   Works on one circle behind >>swap, and keeps its invariants. A tensor is dropped and made again,
-   or an operator waits for a swap, whichever takes less time for the bytes that it saves.
-   Cost: O(items) offers for each payment, each O(uses of what a maker reads), and O(uses) to
-   lengthen a slot. Fails: where host memory is refused; the caller then throws the circle away. */
+/* ---- >>cost: the cost model: recompute or stall -------------------------------------------------
+   Works on one cyclic schedule behind >>swap, and keeps its invariants. A tensor is dropped and
+   made again, or an operator waits for a swap, whichever takes less time for the bytes that it
+   saves. Cost: O(items) options for each choice, each O(uses of what a maker reads), and O(uses) to
+   lengthen a slot. Fails: where host memory is refused; the caller then throws the cyclic schedule
+   away. */
 
 /* Whether the tensor is on the device before `step` and was not written since the step `maker`
    [T3]. If a swap of it ends too late for that, the swap must be taken back: its bytes are added to
    *returned_bytes. Only with `pin` is that done, and the tensor kept until `step`. */
-static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
+static int gmlo_source_is_there(gmlo_cyclic *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {
   size_t u, slot = c->steps[step].lo, at = gmlo_use_at(c, item, slot);
   gmlo_gap *gap = &c->gaps[at];
@@ -4281,7 +4283,7 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     return gmlo_gap_time(c, at, gmlo_gap_next(c, item, at)) < begin;
   }
   if (gap->state == GMLO_SWAPPED && gap->in_end + c->desc->margin_ns > begin) {
-    if (c->literal || gmlo_gap_is_needed(c, item, at)) return 0;
+    if (c->paper_mode || gmlo_gap_is_needed(c, item, at)) return 0;
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
   }
@@ -4291,11 +4293,11 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
   return 1;
 }
 
-static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
+static gmlo_item *gmlo_item_of(gmlo_cyclic *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
 }
 
-#define GMLO_OFFER_WORK 8 /* steps that an offer takes, about */
+#define GMLO_OPTION_WORK 8 /* steps that an option takes, about */
 
 /* What it costs to recompute a tensor. */
 typedef struct gmlo_remake {
@@ -4307,7 +4309,7 @@ typedef struct gmlo_remake {
 /* Whether what else the operator at step `maker` writes may be written again before `step`: each
    such tensor is gone, and needs memory only while the operator runs; or it is on the device,
    unchanged. */
-static int gmlo_rest_is_sound(gmlo_circle *c, const gmlo_item *item, size_t maker, size_t step,
+static int gmlo_rest_is_sound(gmlo_cyclic *c, const gmlo_item *item, size_t maker, size_t step,
                               int pin, gmlo_remake *remake) {
   const gmlake_offload_graph *graph = c->jobs[item->job].graph;
   uint32_t id = c->steps[maker].op;
@@ -4330,7 +4332,7 @@ static int gmlo_rest_is_sound(gmlo_circle *c, const gmlo_item *item, size_t make
 
 /* What it costs to make the candidate's tensor again before its next use, by the operators that
    wrote it before the gap. With `pin` what they read is kept on the device for that. */
-static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int pin) {
+static gmlo_remake gmlo_remake_of(gmlo_cyclic *c, const gmlo_candidate *k, int pin) {
   const gmlo_item *item = k->item;
   const gmlake_offload_graph *graph = c->jobs[item->job].graph;
   gmlo_remake none, remake;
@@ -4358,63 +4360,63 @@ static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int p
   return remake.returned_bytes < item->bytes ? remake : none;
 }
 
-typedef struct gmlo_offer {
+typedef struct gmlo_option {
   gmlo_candidate k;
   int recompute;
   gmlo_remake remake;
   uint64_t out_wait_ns, in_wait_ns; /* before the peak's slot, and before the use behind the gap */
-} gmlo_offer;
+} gmlo_option;
 
 /* How long operators would have to wait for a swap of the candidate. 0 if it is not possible. An
    operator waits at the end of its slots, where the memory of its slots counts: so a wait gives no
    time to come back if the peak's slot is the last of the gap. */
-static int gmlo_wait_times(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
+static int gmlo_stall_times(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option *option) {
   uint64_t out = k->begin, in = 0, lo, period = gmlo_period(c);
   uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes, 0);
   if (!gmlo_gap_is_clean(c, k->item, k->use)) {
     if (!gmlo_lane_earliest(c, GMLO_OUT, out, out + period, length, &out)) return 0;
     out += length;
   }
-  offer->out_wait_ns = out > k->slot_begin ? out - k->slot_begin : 0;
+  option->out_wait_ns = out > k->slot_begin ? out - k->slot_begin : 0;
   lo = out > k->slot_end ? out : k->slot_end;
   length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, 0);
   if (!gmlo_lane_earliest(c, GMLO_IN, lo, lo + period, length, &in)) return 0;
   in += length + c->desc->margin_ns;
-  offer->in_wait_ns = in > k->end ? in - k->end : 0;
-  return (offer->out_wait_ns == 0 || c->keen || k->begin < k->slot_begin) &&
-         (offer->in_wait_ns == 0 || k->slot_end < k->end);
+  option->in_wait_ns = in > k->end ? in - k->end : 0;
+  return (option->out_wait_ns == 0 || c->keen || k->begin < k->slot_begin) &&
+         (option->in_wait_ns == 0 || k->slot_end < k->end);
 }
 
 /* Chooses recomputing or waiting, whichever takes less time; *out_cost_ns is that time. 0 if
    neither is possible. */
-static int gmlo_offer_make(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer,
-                           uint64_t *out_cost_ns) {
+static int gmlo_option_make(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option *option,
+                            uint64_t *out_cost_ns) {
   uint64_t wait = UINT64_MAX;
-  memset(offer, 0, sizeof *offer);
-  offer->k = *k;
-  if ((c->desc->flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) offer->remake = gmlo_remake_of(c, k, 0);
-  if (!gmlo_circle_is_letter(c) && gmlo_ratio_allows(c, k->item) && gmlo_wait_times(c, k, offer)) {
-    wait = offer->out_wait_ns + offer->in_wait_ns;
+  memset(option, 0, sizeof *option);
+  option->k = *k;
+  if ((c->desc->flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) option->remake = gmlo_remake_of(c, k, 0);
+  if (!gmlo_cyclic_is_paper(c) && gmlo_ratio_allows(c, k->item) && gmlo_stall_times(c, k, option)) {
+    wait = option->out_wait_ns + option->in_wait_ns;
   }
-  offer->recompute = offer->remake.time_ns != 0 && offer->remake.time_ns <= wait;
-  *out_cost_ns = offer->recompute ? offer->remake.time_ns : wait;
+  option->recompute = option->remake.time_ns != 0 && option->remake.time_ns <= wait;
+  *out_cost_ns = option->recompute ? option->remake.time_ns : wait;
   return *out_cost_ns != UINT64_MAX;
 }
 
 /* Makes the operator that ends at the boundary wait for t there. Boundary 0 is the last one. */
-static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
+static void gmlo_stall_before(gmlo_cyclic *c, size_t slot, uint64_t t) {
   size_t i;
   if (t == 0) return;
   if (slot == 0) slot = c->slot_count;
   for (i = 0; i < c->step_count; i++) {
     if (c->steps[i].hi + 1 == slot) c->steps[i].idle_ns += t;
   }
-  gmlo_circle_stretch(c, slot, t);
-  gmlo_cover_widen_at(c, slot - 1);
+  gmlo_cyclic_stretch(c, slot, t);
+  gmlo_itree_widen_at(c, slot - 1);
 }
 
-static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
-  const gmlo_candidate *k = &offer->k;
+static void gmlo_recompute_commit(gmlo_cyclic *c, const gmlo_option *option) {
+  const gmlo_candidate *k = &option->k;
   const gmlo_step *next = &c->steps[gmlo_gap_next(c, k->item, k->use)];
   gmlo_gap *gap = &c->gaps[k->use];
   (void)gmlo_remake_of(c, k, 1);
@@ -4426,24 +4428,24 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   gap->in_start = gap->in_end = k->end;
   gmlo_gap_absent(c, k->item, gap);
   gmlo_profile_add(&c->profile, next->lo, next->hi - next->lo + 1,
-                   (int64_t)offer->remake.scratch_bytes);
-  gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
-  gmlo_cover_widen_at(c, next->lo);
+                   (int64_t)option->remake.scratch_bytes);
+  gmlo_cyclic_stretch(c, next->lo + 1, option->remake.time_ns);
+  gmlo_itree_widen_at(c, next->lo);
 }
 
 /* 1: done; -1: host memory is refused. */
-static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
-  gmlo_candidate *k = &offer->k;
+static int gmlo_option_take(gmlo_cyclic *c, gmlo_option *option, size_t slot) {
+  gmlo_candidate *k = &option->k;
   int done;
   GMLAKE_OFFLOAD_ASSERT(k->item != NULL);
   if (!gmlo_lanes_reserve(c)) return -1;
   if (c->gaps[k->use].state == GMLO_SWAPPED) gmlo_swap_undo(c, k->item, k->use);
-  if (offer->recompute) {
-    gmlo_recompute_commit(c, offer);
+  if (option->recompute) {
+    gmlo_recompute_commit(c, option);
     return 1;
   }
-  gmlo_wait_before(c, slot, offer->out_wait_ns);
-  gmlo_wait_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, offer->in_wait_ns);
+  gmlo_stall_before(c, slot, option->out_wait_ns);
+  gmlo_stall_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, option->in_wait_ns);
   gmlo_candidate_times(c, k, slot);
   done = gmlo_swap_try(c, k);
   GMLAKE_OFFLOAD_ASSERT(done != 0); /* after the waits the link has time */
@@ -4451,7 +4453,7 @@ static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
 }
 
 /* Whether the part's tensor may leave for the slot: it stays, or its swap leaves it there then. */
-static int gmlo_pay_is_open(const gmlo_circle *c, const gmlo_part *part, size_t slot) {
+static int gmlo_cost_is_open(const gmlo_cyclic *c, const gmlo_part *part, size_t slot) {
   const gmlo_gap *gap = &c->gaps[part->use];
   if (gap->state != GMLO_SWAPPED || !c->keen) return gap->state == GMLO_KEPT;
   if (gmlo_gap_is_needed(c, &c->items[part->item], part->use)) return 0;
@@ -4460,13 +4462,13 @@ static int gmlo_pay_is_open(const gmlo_circle *c, const gmlo_part *part, size_t 
 }
 
 /* Offers the candidate as if it had no swap yet. */
-static int gmlo_offer_again(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer,
-                            uint64_t *out_cost_ns) {
+static int gmlo_option_again(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option *option,
+                             uint64_t *out_cost_ns) {
   gmlo_gap *gap = &c->gaps[k->use];
   int swapped = gap->state == GMLO_SWAPPED, possible;
   if (swapped) gmlo_lanes_change(c, gap, 0);
   gap->state = GMLO_KEPT;
-  possible = gmlo_offer_make(c, k, offer, out_cost_ns);
+  possible = gmlo_option_make(c, k, option, out_cost_ns);
   if (!swapped) return possible;
   gmlo_lanes_change(c, gap, 1);
   gap->state = GMLO_SWAPPED;
@@ -4476,9 +4478,9 @@ static int gmlo_offer_again(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer 
 /* Takes the candidate of the slot that saves most bytes for its time (MSPS), if that is within
    budget_ns. By default bytes above the excess do not count. Returns 1, 0 if there is none, or -1
    if host memory is refused. */
-static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_t budget_ns) {
+static int gmlo_cost_at(gmlo_cyclic *c, size_t slot, double excess_bytes, uint64_t budget_ns) {
   gmlo_candidate k;
-  gmlo_offer offer, best;
+  gmlo_option option, best;
   double best_rate = -1;
   uint64_t best_cost = 0;
   size_t i;
@@ -4489,36 +4491,37 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
     uint64_t cost;
     double rate;
     if (slot < part->first || slot >= part->end) continue;
-    if (!gmlo_pay_is_open(c, part, slot) || !gmlo_candidate_of(c, part, slot, &k)) continue;
-    c->work += GMLO_OFFER_WORK;
-    if (!gmlo_offer_again(c, &k, &offer, &cost) || (cost > budget_ns && !c->strict)) continue;
+    if (!gmlo_cost_is_open(c, part, slot) || !gmlo_candidate_of(c, part, slot, &k)) continue;
+    c->work += GMLO_OPTION_WORK;
+    if (!gmlo_option_again(c, &k, &option, &cost) || (cost > budget_ns && !c->strict)) continue;
     rate = (double)k.item->bytes;
-    if (offer.recompute) rate -= (double)offer.remake.returned_bytes;
-    if (rate > excess_bytes && !gmlo_circle_is_letter(c)) rate = excess_bytes;
+    if (option.recompute) rate -= (double)option.remake.returned_bytes;
+    if (rate > excess_bytes && !gmlo_cyclic_is_paper(c)) rate = excess_bytes;
     rate = gmlo_noisy(c, rate / ((double)cost + 1));
     if (rate <= best_rate) continue;
     best_rate = rate;
     best_cost = cost;
-    best = offer;
+    best = option;
   }
   if (best_rate < 0 || best_cost > budget_ns) return 0;
-  return gmlo_offer_take(c, &best, slot);
+  return gmlo_option_take(c, &best, slot);
 }
 
 /* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
    again after each step. -1: host memory is refused. */
-static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
-  int letter = gmlo_circle_is_letter(c), done;
+static int gmlo_cost_down(gmlo_cyclic *c, int64_t target) {
+  int paper = gmlo_cyclic_is_paper(c), done;
   double wanted = (double)c->base_ns * c->overhead;
-  uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
+  uint64_t budget = paper || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
   size_t slot = gmlo_profile_peak(&c->profile, &bytes);
   c->low_bytes = bytes;
   while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
-    done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
+    done = gmlo_cost_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
-    c->work += c->use_count / GMLO_SCAN * 4;                     /* of making slots longer */
-    if (!c->literal && gmlo_swap_down(c, target) < 0) return -1; /* else as Algorithm 3, line 5 */
+    c->work += c->use_count / GMLO_SCAN * 4; /* of making slots longer */
+    if (!c->paper_mode && gmlo_swap_down(c, target) < 0)
+      return -1; /* else as Algorithm 3, line 5 */
     slot = gmlo_profile_peak(&c->profile, &bytes);
     if (bytes >= c->low_bytes) continue;
     c->low_bytes = bytes;
@@ -4528,60 +4531,60 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
 }
 
 /* Swaps were planned: what comes next. */
-static void gmlo_circle_is_down(gmlo_circle *c) {
+static void gmlo_cyclic_is_down(gmlo_cyclic *c) {
   int64_t bytes;
   (void)gmlo_profile_peak(&c->profile, &bytes);
-  c->stage = GMLO_STAGE_PAY;
-  if (gmlo_circle_is_letter(c) || c->rounds == GMLO_SWAP_ROUNDS ||
+  c->phase = GMLO_CYCLIC_COST;
+  if (gmlo_cyclic_is_paper(c) || c->rounds == GMLO_SWAP_ROUNDS ||
       (c->rounds != 0 && bytes >= c->before)) {
     return;
   }
-  c->stage = GMLO_STAGE_BACK;
+  c->phase = GMLO_CYCLIC_BACK;
   c->before = bytes;
   c->at = c->item_count;
   c->taken_back = 0;
 }
 
-/* Makes the circle and plans it, down to the target or as near as possible, up to `stop`. 1: it is
-   planned; 0: there is more to do; -1: host memory is refused. */
-static int gmlo_circle_go_on(gmlo_circle *c, int64_t target) {
-  int letter = gmlo_circle_is_letter(c), done;
+/* Makes the cyclic schedule and plans it, down to the target or as near as possible, up to `stop`.
+   1: it is planned; 0: there is more to do; -1: host memory is refused. */
+static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
+  int paper = gmlo_cyclic_is_paper(c), done;
   int64_t bytes;
-  switch (c->stage) {
-  case GMLO_STAGE_STEPS:
-  case GMLO_STAGE_SIZES:
-  case GMLO_STAGE_ROOM:
-  case GMLO_STAGE_ITEMS:
-  case GMLO_STAGE_PROFILE:
-    return gmlo_circle_make_part(c) < 0 ? -1 : 0;
-  case GMLO_STAGE_PARTS:
-  case GMLO_STAGE_KEYS:
-  case GMLO_STAGE_FILL:
+  switch (c->phase) {
+  case GMLO_CYCLIC_STEPS:
+  case GMLO_CYCLIC_SIZES:
+  case GMLO_CYCLIC_ROOM:
+  case GMLO_CYCLIC_ITEMS:
+  case GMLO_CYCLIC_PROFILE:
+    return gmlo_cyclic_make_part(c) < 0 ? -1 : 0;
+  case GMLO_CYCLIC_PARTS:
+  case GMLO_CYCLIC_KEYS:
+  case GMLO_CYCLIC_FILL:
     return gmlo_parts_make_part(c, (gmlo_preference)c->order) < 0 ? -1 : 0;
-  case GMLO_STAGE_DOWN:
+  case GMLO_CYCLIC_DOWN:
     done = gmlo_swap_down(c, target);
-    if (done > 0) gmlo_circle_is_down(c);
+    if (done > 0) gmlo_cyclic_is_down(c);
     return done < 0 ? -1 : 0;
-  case GMLO_STAGE_BACK:
+  case GMLO_CYCLIC_BACK:
     if (!gmlo_swap_prune(c, c->before)) return 0;
     c->rounds++;
-    c->stage = c->taken_back == 0 || c->before <= target ? GMLO_STAGE_PAY : GMLO_STAGE_FILL;
+    c->phase = c->taken_back == 0 || c->before <= target ? GMLO_CYCLIC_COST : GMLO_CYCLIC_FILL;
     c->at = 0;
     return 0;
-  case GMLO_STAGE_PAY:
-    if ((letter ? target > 0 : c->overhead > 0) && gmlo_pay_down(c, target) < 0) return -1;
+  case GMLO_CYCLIC_COST:
+    if ((paper ? target > 0 : c->overhead > 0) && gmlo_cost_down(c, target) < 0) return -1;
     (void)gmlo_profile_peak(&c->profile, &bytes);
     c->before = bytes > target ? bytes : target;
     c->at = c->item_count;
-    c->stage = GMLO_STAGE_LAST;
-    return letter;
+    c->phase = GMLO_CYCLIC_LAST;
+    return paper;
   default:
     return gmlo_swap_prune(c, c->before);
   }
 }
 
-static void gmlo_circle_set_mode(gmlo_circle *c, const gmlo_mode *mode) {
-  c->greedy = gmlo_circle_is_letter(c) || mode->order == GMLO_GREEDY;
+static void gmlo_cyclic_set_mode(gmlo_cyclic *c, const gmlo_mode *mode) {
+  c->greedy = gmlo_cyclic_is_paper(c) || mode->order == GMLO_GREEDY;
   c->falls = mode->order == GMLO_RATE;
   c->order = (int)mode->order;
   c->packed = mode->packed;
@@ -4589,30 +4592,30 @@ static void gmlo_circle_set_mode(gmlo_circle *c, const gmlo_mode *mode) {
   c->keen = mode->keen;
 }
 
-/* Plans the whole circle. 0 if host memory is refused. */
-static int gmlo_circle_plan(gmlo_circle *c, int64_t target, const gmlo_mode *mode) {
+/* Plans the whole cyclic schedule. 0 if host memory is refused. */
+static int gmlo_cyclic_plan(gmlo_cyclic *c, int64_t target, const gmlo_mode *mode) {
   int done;
-  gmlo_circle_set_mode(c, mode);
-  do done = gmlo_circle_go_on(c, target);
+  gmlo_cyclic_set_mode(c, mode);
+  do done = gmlo_cyclic_go_on(c, target);
   while (done == 0);
   return done > 0;
 }
 
-/* ---- >>draft: the gaps of a circle become a plan ------------------------------------------------
+/* ---- >>emit: the gaps of a cyclic schedule become a plan ----------------------------------------
    Owns the events of one job while they are collected. Each gap that is swapped becomes two events,
    each dropped one becomes an event for the drop and one for each operator that runs again.
    Cost: O(log operators) for each event. Fails: where host memory is refused. */
 
 /* The events of one job, while they are collected. */
-typedef struct gmlo_draft {
+typedef struct gmlo_emit {
   gmlake_offload_event *events;
   uint32_t *starts;
   size_t event_count, start_count, event_capacity, start_capacity, out_bytes, in_bytes;
-} gmlo_draft;
+} gmlo_emit;
 
 /* Turns a time into a trigger and a delay. */
-static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
-                            gmlake_offload_event *event) {
+static void gmlo_emit_time(const gmlo_cyclic *c, uint32_t job, uint64_t t,
+                           gmlake_offload_event *event) {
   size_t begin = c->job_steps[job], lo = begin, hi = c->job_steps[job + 1];
   t %= gmlo_period(c);
   while (lo < hi) { /* the first step that ends after t */
@@ -4631,7 +4634,7 @@ static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
   }
 }
 
-static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offload_event *event) {
+static int gmlo_emit_add(const gmlo_cyclic *c, gmlo_emit *d, const gmlake_offload_event *event) {
   gmlake_offload_event *events = (gmlake_offload_event *)gmlo_grow(
       &c->scope.host, d->events, d->event_count, 1, &d->event_capacity, sizeof *events);
   if (events == NULL) return 0;
@@ -4641,23 +4644,23 @@ static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offl
 }
 
 /* Adds the drop, and the operators that run again before the next use. */
-static int gmlo_draft_recompute(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
-                                size_t use, gmlake_offload_event *event) {
+static int gmlo_emit_recompute(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *item,
+                               size_t use, gmlake_offload_event *event) {
   size_t u, step = gmlo_gap_next(c, item, use);
   event->action = GMLAKE_OFFLOAD_DROP;
-  if (!gmlo_draft_add(c, d, event)) return 0;
+  if (!gmlo_emit_add(c, d, event)) return 0;
   event->action = GMLAKE_OFFLOAD_RECOMPUTE;
   event->trigger = step == c->job_steps[item->job] ? GMLAKE_OFFLOAD_NONE : c->steps[step - 1].op;
   for (u = item->use_begin; u <= use; u++) {
     if ((c->uses[u].how & GMLO_WRITES) == 0) continue;
     event->op = c->steps[c->uses[u].step].op;
-    if (!gmlo_draft_add(c, d, event)) return 0;
+    if (!gmlo_emit_add(c, d, event)) return 0;
   }
   return 1;
 }
 
-static int gmlo_draft_start(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
-                            const gmlo_gap *gap) {
+static int gmlo_emit_start(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *item,
+                           const gmlo_gap *gap) {
   uint32_t *starts;
   size_t lo = gap->absent_lo % c->slot_count;
   if (lo != 0 && lo + gap->absent_count <= c->slot_count) return 1;
@@ -4670,29 +4673,29 @@ static int gmlo_draft_start(const gmlo_circle *c, gmlo_draft *d, const gmlo_item
   return 1;
 }
 
-static int gmlo_draft_gap(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item, size_t use) {
+static int gmlo_emit_gap(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *item, size_t use) {
   const gmlo_gap *gap = &c->gaps[use];
   gmlake_offload_event event;
   memset(&event, 0, sizeof event);
   event.tensor = item->tensor;
   event.trigger = event.op = c->steps[c->uses[use].step].op;
-  if (gap->state == GMLO_DROPPED) return gmlo_draft_recompute(c, d, item, use, &event);
+  if (gap->state == GMLO_DROPPED) return gmlo_emit_recompute(c, d, item, use, &event);
   event.action = gap->copies ? GMLAKE_OFFLOAD_SWAP_OUT : GMLAKE_OFFLOAD_DROP;
-  gmlo_draft_time(c, item->job, gap->out_start, &event);
-  if (!gmlo_draft_add(c, d, &event)) return 0;
+  gmlo_emit_time(c, item->job, gap->out_start, &event);
+  if (!gmlo_emit_add(c, d, &event)) return 0;
   event.action = GMLAKE_OFFLOAD_SWAP_IN;
-  gmlo_draft_time(c, item->job, gap->in_start, &event);
-  if (!gmlo_draft_add(c, d, &event)) return 0;
+  gmlo_emit_time(c, item->job, gap->in_start, &event);
+  if (!gmlo_emit_add(c, d, &event)) return 0;
   if (gap->copies) d->out_bytes += item->bytes;
   d->in_bytes += item->bytes;
-  return item->made || use + 1 != item->use_end || gmlo_draft_start(c, d, item, gap);
+  return item->made || use + 1 != item->use_end || gmlo_emit_start(c, d, item, gap);
 }
 
 /* The plan of one job. NULL if host memory is refused. */
-static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
-                                            const gmlake_offload_host *host) {
+static gmlake_offload_plan *gmlo_emit_plan(const gmlo_cyclic *c, uint32_t job,
+                                           const gmlake_offload_host *host) {
   gmlake_offload_plan *plan = NULL;
-  gmlo_draft d;
+  gmlo_emit d;
   size_t i, u;
   int done = 1;
   memset(&d, 0, sizeof d);
@@ -4700,12 +4703,12 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
     const gmlo_item *item = &c->items[i];
     if (item->job != job) continue;
     for (u = item->use_begin; u < item->use_end && done; u++) {
-      if (c->gaps[u].state == GMLO_SWAPPED) done = gmlo_draft_gap(c, &d, item, u);
+      if (c->gaps[u].state == GMLO_SWAPPED) done = gmlo_emit_gap(c, &d, item, u);
     }
   }
   for (u = c->last_dropped; u != 0 && done; u = c->gaps[u - 1].dropped_before) { /* [T3] */
     const gmlo_item *item = c->gaps[u - 1].dropped;
-    if (item->job == job) done = gmlo_draft_gap(c, &d, item, u - 1);
+    if (item->job == job) done = gmlo_emit_gap(c, &d, item, u - 1);
   }
   if (done) {
     plan =
@@ -5433,13 +5436,13 @@ static void gmlo_nodes_leave(gmlo_nodes *n) {
    [N4] At most one copy of each direction is under way. The operators of a job end in their order.
         More than one of a job is under way only if launch_ahead_max allows it, and only within one
         iteration.
-   [N5] Only one job at a time asks for passive swaps out: the acquirer. They leave the tensors of
+   [N5] Only one job at a time asks for on-demand swaps out: the acquirer. They leave the tensors of
         its next operator alone, and what they free is the acquirer's. So jobs can neither wait for
         each other's tensors in a circle nor take them from each other for ever.
    [N6] Nothing refers to a job that is gone: its requests went with it, and a tensor of it that is
         being copied belongs to the direction, which frees it when the copy ends.
-   Cost: an operator O(its tensors), a passive swap out O(all tensors). Fails: where host memory is
-   refused, where the backend fails, and where an operator needs more than the limit; the run is
+   Cost: an operator O(its tensors), an on-demand swap out O(all tensors). Fails: where host memory
+   is refused, where the backend fails, and where an operator needs more than the limit; the run is
    over then. */
 
 typedef struct gmlo_run_tensor {
@@ -5488,7 +5491,7 @@ typedef struct gmlo_request {
   uint32_t job, tensor;
   uint32_t last_op; /* void if another operator used the tensor since */
   uint32_t number;  /* of its timer; 0: its time has come */
-  int passive;
+  int on_demand;
 } gmlo_request;
 
 typedef struct gmlo_copy_lane { /* one direction */
@@ -5709,25 +5712,25 @@ static int gmlo_run_has_request(const gmlake_offload_run *run, gmlake_offload_ac
   return 0;
 }
 
-static int gmlo_run_has_passive_in(const gmlake_offload_run *run, uint32_t job) {
+static int gmlo_run_has_demand_in(const gmlake_offload_run *run, uint32_t job) {
   size_t i;
   for (i = 0; i < run->request_count; i++) {
     const gmlo_request *request = &run->requests[i];
-    if (request->job == job && request->action == GMLAKE_OFFLOAD_SWAP_IN && request->passive)
+    if (request->job == job && request->action == GMLAKE_OFFLOAD_SWAP_IN && request->on_demand)
       return 1;
   }
   return 0;
 }
 
-/* The next copy of that direction whose time has come: of passive ones the first swap in of the
+/* The next copy of that direction whose time has come: of on-demand ones the first swap in of the
    acquirer, else the last one; else the first one. request_count: there is none. */
 static size_t gmlo_run_next_request(const gmlake_offload_run *run, int lane) {
   size_t i, next = run->request_count;
   for (i = 0; i < run->request_count; i++) {
     const gmlo_request *request = &run->requests[i], *best = &run->requests[next];
     if ((int)request->action != lane || request->number != 0) continue;
-    if (next == run->request_count ||
-        (request->passive && !(lane == GMLO_IN && best->passive && best->job == run->acquirer))) {
+    if (next == run->request_count || (request->on_demand && !(lane == GMLO_IN && best->on_demand &&
+                                                               best->job == run->acquirer))) {
       next = i;
     }
   }
@@ -5750,14 +5753,14 @@ static int gmlo_run_add_request(gmlake_offload_run *run, const gmlo_request *req
 
 /* Asks for a copy of the tensor now. */
 static void gmlo_run_ask(gmlake_offload_run *run, gmlake_offload_action action, uint32_t job,
-                         uint32_t tensor, int passive) {
+                         uint32_t tensor, int on_demand) {
   gmlo_request request;
   memset(&request, 0, sizeof request);
   request.action = action;
   request.job = job;
   request.tensor = tensor;
   request.last_op = gmlo_request_tensor(run, &request)->last_op;
-  request.passive = passive;
+  request.on_demand = on_demand;
   (void)gmlo_run_add_request(run, &request);
 }
 
@@ -5786,10 +5789,10 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *
   l->now_bytes = bytes;
   if (lane == GMLO_OUT) {
     state->going = 1;
-    run->stats.passive_out_count += (uint64_t)(l->now.passive != 0);
+    run->stats.on_demand_out_count += (uint64_t)(l->now.on_demand != 0);
   } else {
     state->coming = 1;
-    run->stats.passive_in_count += (uint64_t)(l->now.passive != 0);
+    run->stats.on_demand_in_count += (uint64_t)(l->now.on_demand != 0);
   }
 }
 
@@ -5947,7 +5950,7 @@ static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
   return bytes;
 }
 
-/* Asks for passive swaps out until `bytes` will have room. 1 if something changed. [N5] */
+/* Asks for on-demand swaps out until `bytes` will have room. 1 if something changed. [N5] */
 static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
   uint32_t job = 0, tensor = 0;
@@ -5994,8 +5997,8 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
   request = &run->requests[next];
   bytes = gmlo_run_bytes(&run->jobs[request->job], request->tensor);
   room = gmlo_run_room(run, bytes);
-  if (run->hungry && !(request->passive && request->job == run->acquirer) &&
-      (request->passive || !gmlo_run_spares(run, room))) {
+  if (run->hungry && !(request->on_demand && request->job == run->acquirer) &&
+      (request->on_demand || !gmlo_run_spares(run, room))) {
     return 0;
   }
   state = gmlo_request_tensor(run, request);
@@ -6005,7 +6008,7 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
     return 1;
   }
   if (!gmlo_run_fits(run, room) || !gmlo_run_tensor_alloc(run, state, bytes)) {
-    return request->passive && run->acquirer == request->job ? gmlo_run_reclaim(run, room) : 0;
+    return request->on_demand && run->acquirer == request->job ? gmlo_run_reclaim(run, room) : 0;
   }
   l->now = gmlo_run_take_request(run, next);
   if (bytes != 0) gmlo_copy_start(run, GMLO_IN, state, bytes);
@@ -6043,7 +6046,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
     }
     /* A swap in that is planned comes in its turn. Others are requested one at a time. */
     if (gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 1) ||
-        gmlo_run_has_passive_in(run, id) ||
+        gmlo_run_has_demand_in(run, id) ||
         (run->lanes[GMLO_IN].busy &&
          gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 0))) {
       continue;
@@ -6798,7 +6801,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
 }
 
 /* ---- >>clock: streams of devices on a clock, without memory -------------------------------------
-   Owns the time, streams with what is queued on them, and events. Plans are rehearsed on a clock,
+   Owns the time, streams with what is queued on them, and events. Plans are simulated on a clock,
    and the mock is one whose copies and operators have bytes. Work is counted in nanoseconds at full
    speed. Invariants:
    [K1] The speed of work changes only when some begins or ends. Of n operators under way on a
@@ -7179,113 +7182,113 @@ static void gmlo_clock_leave(gmlo_clock *clock) {
   }
 }
 
-/* ---- >>rehearse: what a plan saves and costs when it is run -------------------------------------
+/* ---- >>simulate: what a plan saves and costs when it is run -------------------------------------
    Owns stages: a stage is a clock with the planner's link, on which operators take one job's mean
    times, and a backend of it. The job's plan is run there as it would be on a device.
    Cost: four iterations of >>run. Fails: where host memory is refused. */
 
-#define GMLO_REHEARSED 2u /* iterations that are measured, behind as many others */
+#define GMLO_SIM_ITERATIONS 2u /* iterations that are measured, behind as many others */
 
-typedef struct gmlo_stage {
+typedef struct gmlo_simulator {
   gmlo_clock clock; /* must be first: `user` points to it */
   gmlake_offload_backend table;
   const gmlo_planner_job *job;
-} gmlo_stage;
+} gmlo_simulator;
 
 /* Any address will do: nothing reads or writes there. */
-static int gmlo_stage_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
+static int gmlo_simulator_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
   (void)device;
   (void)bytes;
   *out_ptr = user;
   return 0;
 }
 
-static void gmlo_stage_free(void *user, uint32_t device, void *ptr, size_t bytes) {
+static void gmlo_simulator_free(void *user, uint32_t device, void *ptr, size_t bytes) {
   (void)user;
   (void)device;
   (void)ptr;
   (void)bytes;
 }
 
-static int gmlo_stage_host_alloc(void *user, size_t bytes, void **out_ptr) {
-  return gmlo_stage_alloc(user, 0, bytes, out_ptr);
+static int gmlo_simulator_host_alloc(void *user, size_t bytes, void **out_ptr) {
+  return gmlo_simulator_alloc(user, 0, bytes, out_ptr);
 }
 
-static void gmlo_stage_host_free(void *user, void *ptr, size_t bytes) {
-  gmlo_stage_free(user, 0, ptr, bytes);
+static void gmlo_simulator_host_free(void *user, void *ptr, size_t bytes) {
+  gmlo_simulator_free(user, 0, ptr, bytes);
 }
 
-static int gmlo_stage_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
-                           int on_host) {
+static int gmlo_simulator_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
+                               int on_host) {
   (void)job;
   (void)tensor;
   (void)on_host;
-  gmlo_stage_free(user, 0, ptr, bytes);
+  gmlo_simulator_free(user, 0, ptr, bytes);
   return 0;
 }
 
-static int gmlo_stage_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
-  gmlo_stage *stage = (gmlo_stage *)user;
-  gmlo_clock_entry *entry = gmlo_clock_queue(&stage->clock, stream, GMLO_CLOCK_WORK);
+static int gmlo_simulator_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
+  gmlo_simulator *simulator = (gmlo_simulator *)user;
+  gmlo_clock_entry *entry = gmlo_clock_queue(&simulator->clock, stream, GMLO_CLOCK_WORK);
   if (entry == NULL) return 1;
-  entry->left_ns = (double)gmlo_mean(stage->job, launch->op);
+  entry->left_ns = (double)gmlo_mean(simulator->job, launch->op);
   return 0;
 }
 
-static void gmlo_stage_init(gmlo_stage *stage, const gmlake_offload_planner *planner,
-                            const gmlo_planner_job *job) {
-  memset(stage, 0, sizeof *stage);
-  stage->job = job;
-  stage->clock.host = planner->desc.host;
-  stage->clock.bytes_per_s[GMLO_OUT] = planner->desc.out_bytes_per_s;
-  stage->clock.bytes_per_s[GMLO_IN] = planner->desc.in_bytes_per_s;
-  stage->clock.both_bytes_per_s = planner->desc.both_bytes_per_s;
-  stage->clock.copy_ns = planner->desc.copy_ns;
-  gmlo_clock_table(&stage->clock, &stage->table);
-  stage->table.device_alloc = gmlo_stage_alloc;
-  stage->table.device_free = gmlo_stage_free;
-  stage->table.host_alloc = gmlo_stage_host_alloc;
-  stage->table.host_free = gmlo_stage_host_free;
-  stage->table.fill = gmlo_stage_fill;
-  stage->table.launch = gmlo_stage_launch;
+static void gmlo_simulator_init(gmlo_simulator *simulator, const gmlake_offload_planner *planner,
+                                const gmlo_planner_job *job) {
+  memset(simulator, 0, sizeof *simulator);
+  simulator->job = job;
+  simulator->clock.host = planner->desc.host;
+  simulator->clock.bytes_per_s[GMLO_OUT] = planner->desc.out_bytes_per_s;
+  simulator->clock.bytes_per_s[GMLO_IN] = planner->desc.in_bytes_per_s;
+  simulator->clock.both_bytes_per_s = planner->desc.both_bytes_per_s;
+  simulator->clock.copy_ns = planner->desc.copy_ns;
+  gmlo_clock_table(&simulator->clock, &simulator->table);
+  simulator->table.device_alloc = gmlo_simulator_alloc;
+  simulator->table.device_free = gmlo_simulator_free;
+  simulator->table.host_alloc = gmlo_simulator_host_alloc;
+  simulator->table.host_free = gmlo_simulator_host_free;
+  simulator->table.fill = gmlo_simulator_fill;
+  simulator->table.launch = gmlo_simulator_launch;
 }
 
 /* What a job takes once it is in step with its plan. */
-typedef struct gmlo_rehearsal {
+typedef struct gmlo_simulation {
   size_t peak_bytes;
   double time_ns; /* an iteration */
-} gmlo_rehearsal;
+} gmlo_simulation;
 
 /* Runs the job by the plan. limit_bytes: 0: none. */
-static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner,
-                                           const gmlo_planner_job *job,
-                                           const gmlake_offload_plan *plan, size_t limit_bytes,
-                                           gmlo_rehearsal *out) {
+static gmlake_offload_result gmlo_simulate_plan(const gmlake_offload_planner *planner,
+                                                const gmlo_planner_job *job,
+                                                const gmlake_offload_plan *plan, size_t limit_bytes,
+                                                gmlo_simulation *out) {
   gmlake_offload_run_desc desc;
   gmlake_offload_run *run;
   gmlake_offload_result result;
-  gmlo_stage stage;
+  gmlo_simulator simulator;
   uint32_t id;
   memset(out, 0, sizeof *out);
   memset(&desc, 0, sizeof desc);
-  gmlo_stage_init(&stage, planner, job);
-  desc.backend = &stage.table;
+  gmlo_simulator_init(&simulator, planner, job);
+  desc.backend = &simulator.table;
   desc.limit_bytes = limit_bytes;
   desc.host = planner->desc.host;
   result = gmlake_offload_run_create(&desc, &run);
   if (result == GMLAKE_OFFLOAD_OK) {
     result = gmlake_offload_run_add_job(run, job->graph, plan, &id);
   }
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_iterations(run, GMLO_REHEARSED);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_iterations(run, GMLO_SIM_ITERATIONS);
   if (result == GMLAKE_OFFLOAD_OK) {
-    double began_ns = stage.clock.now_ns;
+    double began_ns = simulator.clock.now_ns;
     (void)gmlake_offload_run_reset_peaks(run);
-    result = gmlake_offload_run_iterations(run, GMLO_REHEARSED);
+    result = gmlake_offload_run_iterations(run, GMLO_SIM_ITERATIONS);
     out->peak_bytes = run->stats.device_bytes_peak;
-    out->time_ns = (stage.clock.now_ns - began_ns) / GMLO_REHEARSED;
+    out->time_ns = (simulator.clock.now_ns - began_ns) / GMLO_SIM_ITERATIONS;
   }
   gmlake_offload_run_destroy(run);
-  gmlo_clock_leave(&stage.clock);
+  gmlo_clock_leave(&simulator.clock);
   return result;
 }
 
@@ -7296,34 +7299,34 @@ static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner
    [R2] Each try counts its steps of work. A try that has spent its part ends as it is, which is a
         plan, too.
    [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why; and
-        the plan near the letter does not depend on what is allowed.
+        the plan near paper mode does not depend on what is allowed.
    Cost: so many steps, about 7 to 20 ns each. Fails: where host memory is refused; the former
    plans then stay. */
 
-/* To the letter: plans all jobs on one circle, in `work` steps. plans[j] becomes the plan of job
-   j. */
-static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
-                              gmlake_offload_plan **plans) {
+/* In paper mode: plans all jobs on one cyclic schedule, in `work` steps. plans[j] becomes the plan
+   of job j. */
+static int gmlo_search_paper(gmlake_offload_planner *planner, uint64_t work,
+                             gmlake_offload_plan **plans) {
   static const gmlo_mode mode = {GMLO_GREEDY, 0, 0, 0};
-  gmlo_circle c;
+  gmlo_cyclic c;
   int64_t bytes;
   size_t j;
   int done = 0;
-  if (!gmlo_circle_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
+  if (!gmlo_cyclic_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
   c.work_max = work;
-  if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
+  if (gmlo_cyclic_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
     done = 1;
     (void)gmlo_profile_peak(&c.profile, &bytes);
     for (j = 0; j < planner->job_count; j++) {
       if (planner->jobs[j].graph == NULL) continue;
-      plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
+      plans[j] = gmlo_emit_plan(&c, (uint32_t)j, &planner->desc.host);
       done = plans[j] != NULL;
       if (!done) break;
       plans[j]->info.peak_bytes = (size_t)bytes;
-      plans[j]->pauses = c.literal;
+      plans[j]->pauses = c.paper_mode;
     }
   }
-  gmlo_circle_leave(&c);
+  gmlo_cyclic_leave(&c);
   return done;
 }
 
@@ -7338,12 +7341,13 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
   1000 /* a plan holds if it takes no longer than it says but for such a part */
 #define GMLO_WORK_FIRST 200u /* The first try may take so many more for each access */
 #define GMLO_WORK_RUNG 4     /* each allowance gets one part in so many of that work */
-#define GMLO_TRIES_PAID 16u  /* so many tries without payment have to find room in that part */
+#define GMLO_TRIES_COST 16u  /* so many tries at no cost have to find room in that part */
 #define GMLO_NEAR_PART 512   /* a peak is near a target if it is above it by one part in so many */
-#define GMLO_PAID_PART 8u    /* a try that pays has so many times the work of one that does not */
-#define GMLO_WORK_LETTER 1000u /* so many steps for each access are for plans to the letter */
-#define GMLO_NOISE_PART 10000  /* one part in so many of an iteration is no added time */
-#define GMLO_SAME_TARGET 3u    /* so many tries after each other have the same target */
+#define GMLO_COST_PART \
+  8u /* a try that may add time has so many times the work of one that may not */
+#define GMLO_WORK_PAPER 1000u /* so many steps for each access are for plans in paper mode */
+#define GMLO_NOISE_PART 10000 /* one part in so many of an iteration is no added time */
+#define GMLO_SAME_TARGET 3u   /* so many tries after each other have the same target */
 
 /* The modes, in the order in which they are tried: where few can be tried these are different. */
 static const gmlo_mode gmlo_modes[] = {
@@ -7374,13 +7378,13 @@ typedef struct gmlo_search {
   double share;
   size_t goal_bytes;   /* lower is no better */
   double overhead;     /* plans are now made for this */
-  int strict;          /* see gmlo_circle */
+  int strict;          /* see gmlo_cyclic */
   uint64_t work_left;  /* steps that are left */
   uint64_t try_work;   /* steps of the longest try so far, */
   uint64_t still_work; /* and of the longest that added no time */
   gmlake_offload_plan *best;
   /* Of plans that add no time, which may be made in parts: */
-  gmlo_circle circle; /* of the present try, */
+  gmlo_cyclic cyclic; /* of the present try, */
   gmlo_trying trying; /* if there is one; */
   size_t tried, most; /* how many there were, and may be */
   uint64_t work;      /* for all of them */
@@ -7406,16 +7410,17 @@ static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_p
 static int gmlo_search_holds(const gmlo_search *search, const gmlake_offload_plan *plan,
                              gmlake_offload_result *out_result) {
   const gmlo_planner_job *job = &search->planner->jobs[search->job];
-  gmlo_rehearsal rehearsal;
+  gmlo_simulation simulation;
   *out_result = GMLAKE_OFFLOAD_OK;
   if (job->graph->info.access_count > GMLO_SMALL_ACCESSES || plan->info.added_ns == 0) return 1;
-  *out_result = gmlo_rehearse(search->planner, job, plan, plan->info.peak_bytes, &rehearsal);
+  *out_result = gmlo_simulate_plan(search->planner, job, plan, plan->info.peak_bytes, &simulation);
   return *out_result == GMLAKE_OFFLOAD_OK &&
-         rehearsal.time_ns <= (double)plan->info.time_ns * (1 + 1. / GMLO_HOLDS_PART);
+         simulation.time_ns <= (double)plan->info.time_ns * (1 + 1. / GMLO_HOLDS_PART);
 }
 
-/* Makes the circle's plan the best one, if it is better and holds. 0 if host memory is refused. */
-static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
+/* Makes the cyclic schedule's plan the best one, if it is better and holds. 0 if host memory is
+   refused. */
+static int gmlo_search_keep(gmlo_search *search, const gmlo_cyclic *c) {
   gmlake_offload_plan *plan;
   gmlake_offload_plan_info info;
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
@@ -7425,7 +7430,7 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   info.peak_bytes = (size_t)bytes;
   info.time_ns = gmlo_period(c);
   if (!gmlo_search_prefers(search, &info)) return 1; /* whatever it copies */
-  plan = gmlo_draft_plan(c, search->job, &search->planner->desc.host);
+  plan = gmlo_emit_plan(c, search->job, &search->planner->desc.host);
   if (plan == NULL) return 0;
   plan->info.peak_bytes = (size_t)bytes;
   if (gmlo_search_prefers(search, &plan->info) && gmlo_search_holds(search, plan, &result)) {
@@ -7437,32 +7442,33 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   return result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Begins with a circle that is to be made and planned in that mode. */
-static void gmlo_search_open(gmlo_search *search, gmlo_circle *c, size_t number, uint64_t noise) {
+/* Begins with a cyclic schedule that is to be made and planned in that mode. */
+static void gmlo_search_open(gmlo_search *search, gmlo_cyclic *c, size_t number, uint64_t noise) {
   gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
-  if ((search->planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0) mode.packed = 0;
+  if ((search->planner->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0) mode.packed = 0;
   if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
-  gmlo_circle_begin(c, search->planner, search->job, search->share);
+  gmlo_cyclic_begin(c, search->planner, search->job, search->share);
   c->noise = noise;
   c->overhead = search->overhead;
   c->strict = search->strict;
   c->work_max = search->work_left;
-  gmlo_circle_set_mode(c, &mode);
+  gmlo_cyclic_set_mode(c, &mode);
 }
 
-/* Goes on with planning it: gmlo_circle_go_on. If that fails there is no circle any more. */
-static int gmlo_search_go_on(gmlo_search *search, gmlo_circle *c, size_t target_bytes) {
-  int done = gmlo_circle_go_on(c, (int64_t)target_bytes);
+/* Goes on with planning it: gmlo_cyclic_go_on. If that fails there is no cyclic schedule any
+   more. */
+static int gmlo_search_go_on(gmlo_search *search, gmlo_cyclic *c, size_t target_bytes) {
+  int done = gmlo_cyclic_go_on(c, (int64_t)target_bytes);
   if (done == 0) return 0;
   search->work_left -= c->work < search->work_left ? c->work : search->work_left;
   if (c->work > search->try_work) search->try_work = c->work;
-  if (done < 0) gmlo_circle_leave(c);
+  if (done < 0) gmlo_cyclic_leave(c);
   return done;
 }
 
-/* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
-   circle then. */
-static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
+/* Makes a cyclic schedule and plans it for the target in that mode. 0 if host memory is refused;
+   there is no cyclic schedule then. */
+static int gmlo_search_plan(gmlo_search *search, gmlo_cyclic *c, size_t target_bytes, size_t number,
                             uint64_t noise) {
   int done;
   gmlo_search_open(search, c, number, noise);
@@ -7471,14 +7477,14 @@ static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_b
   return done > 0;
 }
 
-/* Tries one plan for the target in that mode. A payment can raise the peak, by what recomputation
+/* Tries one plan for the target in that mode. A choice can raise the peak, by what recomputation
    needs: then a strict try is made again, and stops where the peak was lowest. 0 if host memory is
    refused. */
 static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t number,
                            uint64_t noise) {
   double overhead = search->overhead;
   uint64_t work = search->work_left;
-  gmlo_circle c;
+  gmlo_cyclic c;
   int64_t bytes;
   int done;
   if (!gmlo_search_plan(search, &c, target_bytes, number, noise)) return 0;
@@ -7486,13 +7492,13 @@ static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t numb
   if (search->strict && bytes > c.low_bytes) {
     search->overhead = ((double)c.low_ns + .5) / (double)c.base_ns;
     search->work_left = work;
-    gmlo_circle_leave(&c);
+    gmlo_cyclic_leave(&c);
     done = gmlo_search_plan(search, &c, target_bytes, number, noise);
     search->overhead = overhead;
     if (!done) return 0;
   }
   done = gmlo_search_keep(search, &c);
-  gmlo_circle_leave(&c);
+  gmlo_cyclic_leave(&c);
   return done;
 }
 
@@ -7502,12 +7508,12 @@ static size_t gmlo_search_low(const gmlo_search *search) {
   return low > search->goal_bytes ? low : search->goal_bytes;
 }
 
-/* How many plans are tried for one allowance. To the letter there is one. */
+/* How many plans are tried for one allowance. In paper mode there is one. */
 static size_t gmlo_search_tries(const gmlo_search *search) {
   const gmlake_offload_planner_desc *desc = &search->planner->desc;
   size_t most = desc->try_count_max;
   size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
-  if ((desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 1;
+  if ((desc->flags & GMLAKE_OFFLOAD_PAPER) != 0) return 1;
   if (most != 0) return most;
   most = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
   return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
@@ -7524,20 +7530,20 @@ static int gmlo_search_still_on(gmlo_search *search) {
       search->tried++;
       return 0;
     }
-    gmlo_search_open(search, &search->circle, n, n < GMLO_MODES ? 0 : n);
+    gmlo_search_open(search, &search->cyclic, n, n < GMLO_MODES ? 0 : n);
     search->trying = GMLO_TRYING_PLAN;
     return 0;
   }
   if (search->trying == GMLO_TRYING_PLAN) {
-    done = gmlo_search_go_on(search, &search->circle, search->goal_bytes);
+    done = gmlo_search_go_on(search, &search->cyclic, search->goal_bytes);
     if (done != 0) search->trying = done > 0 ? GMLO_TRYING_KEEP : GMLO_TRYING_NONE;
     return done < 0 ? -1 : 0;
   }
   if (search->trying == GMLO_TRYING_KEEP) {
     search->trying = GMLO_TRYING_LEAVE;
-    return gmlo_search_keep(search, &search->circle) ? 0 : -1;
+    return gmlo_search_keep(search, &search->cyclic) ? 0 : -1;
   }
-  gmlo_circle_leave(&search->circle);
+  gmlo_cyclic_leave(&search->cyclic);
   search->trying = GMLO_TRYING_NONE;
   if (n == 0) { /* the first try may take more */
     search->work_left = search->try_work < search->work ? search->work - search->try_work : 0;
@@ -7573,15 +7579,17 @@ static double gmlo_between(size_t n) {
 }
 
 /* Looks for a plan that adds no more than `overhead`. The modes, the targets and the part of the
-   work that each try has do not depend on `overhead`, and a try pays for the same things in the
-   same order whatever it may pay, and only stops earlier: so a plan is not worse because more is
-   allowed. A target that cannot be reached makes a plan pay in the wrong places: so there are many,
-   from the lowest to the peak so far. The first try has `first` steps. 0 if host memory is refused.
+   work that each try has do not depend on `overhead`, and a try spends on the same things in the
+   same order whatever it may spend, and only stops earlier: so a plan is not worse because more is
+   allowed. A target that cannot be reached makes a plan spend in the wrong places: so there are
+   many, from the lowest to the peak so far. The first try has `first` steps. 0 if host memory is
+   refused.
    [R3] */
-static int gmlo_search_paid(gmlo_search *search, double overhead, uint64_t work, uint64_t first) {
+static int gmlo_search_at_cost(gmlo_search *search, double overhead, uint64_t work,
+                               uint64_t first) {
   size_t low = gmlo_search_low(search), high = search->best->info.peak_bytes, n;
-  size_t count = (size_t)(work / (GMLO_PAID_PART * search->still_work + 1)) + 1;
-  uint64_t least = search->still_work + search->still_work / GMLO_PAID_PART;
+  size_t count = (size_t)(work / (GMLO_COST_PART * search->still_work + 1)) + 1;
+  uint64_t least = search->still_work + search->still_work / GMLO_COST_PART;
   if (count > GMLO_MODES) count = GMLO_MODES;
   if (work < least) work = least;
   if (first < work / count) first = work / count;
@@ -7637,14 +7645,14 @@ static int gmlo_search_allowances(gmlo_search *search, uint64_t work) {
   if (!gmlo_search_still(search, work)) return 0;
   search->still_work = search->try_work;
   if (allowed <= 0) return 1;
-  if (search->still_work * GMLO_TRIES_PAID > part) {
-    return gmlo_search_paid(search, allowed, work, work);
+  if (search->still_work * GMLO_TRIES_COST > part) {
+    return gmlo_search_at_cost(search, allowed, work, work);
   }
   for (i = 0; i < count && gmlo_allowances[i] <= allowed; i++) {
-    if (!gmlo_search_paid(search, gmlo_allowances[i], part, 0)) return 0;
+    if (!gmlo_search_at_cost(search, gmlo_allowances[i], part, 0)) return 0;
     if (!gmlo_search_closer(search, gmlo_allowances[i], part)) return 0;
   }
-  return gmlo_search_paid(search, allowed, part, work);
+  return gmlo_search_at_cost(search, allowed, part, work);
 }
 
 /* Begins with a job. The steps that its plans may take, for each part of the search. */
@@ -7667,7 +7675,7 @@ static uint64_t gmlo_search_begin(gmlo_search *search, gmlake_offload_planner *p
 }
 
 static void gmlo_search_leave(gmlo_search *search) {
-  if (search->trying != GMLO_TRYING_NONE) gmlo_circle_leave(&search->circle);
+  if (search->trying != GMLO_TRYING_NONE) gmlo_cyclic_leave(&search->cyclic);
   gmlo_plan_destroy(search->best);
   memset(search, 0, sizeof *search);
 }
@@ -7696,42 +7704,42 @@ static double gmlo_search_base_ns(const gmlo_planner_job *job) {
   return sum;
 }
 
-/* Whether the rehearsal takes fewer bytes above the target than the plan, and adds no more time
+/* Whether the simulation takes fewer bytes above the target than the plan, and adds no more time
    than is allowed. */
 static int gmlo_search_takes(const gmlake_offload_planner *planner, const gmlake_offload_plan *plan,
-                             const gmlo_rehearsal *rehearsal, double base_ns) {
+                             const gmlo_simulation *simulation, double base_ns) {
   double allowed = base_ns * (1 + planner->desc.overhead_max) + base_ns / GMLO_NOISE_PART;
-  return rehearsal->time_ns <= allowed && rehearsal->peak_bytes < plan->info.peak_bytes &&
+  return simulation->time_ns <= allowed && simulation->peak_bytes < plan->info.peak_bytes &&
          plan->info.peak_bytes > planner->desc.target_bytes;
 }
 
-/* For a job that is alone: also tries the plan to the letter, without recomputation. That one
+/* For a job that is alone: also tries the plan in paper mode, without recomputation. That one
    counts neither what a copy is slower while the other direction is busy, nor the operators that
-   wait for it, nor memory that is free before a slot ends; a rehearsal does. If the plan to the
-   letter takes less memory than the one in plans[j], in the time that is allowed, it takes its
+   wait for it, nor memory that is free before a slot ends; a simulation does. If the plan to the
+   paper mode takes less memory than the one in plans[j], in the time that is allowed, it takes its
    place. 0 if host memory is refused. [R3] */
 static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
                                 gmlake_offload_plan **plans, gmlake_offload_plan **others) {
   const gmlo_planner_job *job = &planner->jobs[j];
-  uint64_t work = GMLO_WORK_LETTER * (uint64_t)job->graph->info.access_count;
+  uint64_t work = GMLO_WORK_PAPER * (uint64_t)job->graph->info.access_count;
   double base_ns = gmlo_search_base_ns(job);
-  gmlake_offload_planner letter = *planner;
+  gmlake_offload_planner paper = *planner;
   gmlake_offload_plan *former = plans[j];
-  gmlo_rehearsal rehearsal;
-  letter.desc.flags |= GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLO_BOTH_WAYS;
-  if (letter.desc.tensor_bytes_min == 0) letter.desc.tensor_bytes_min = 1;
-  if (!gmlo_search_letter(&letter, work, others) ||
-      gmlo_rehearse(planner, job, others[j], 0, &rehearsal) != GMLAKE_OFFLOAD_OK) {
+  gmlo_simulation simulation;
+  paper.desc.flags |= GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLO_BOTH_WAYS;
+  if (paper.desc.tensor_bytes_min == 0) paper.desc.tensor_bytes_min = 1;
+  if (!gmlo_search_paper(&paper, work, others) ||
+      gmlo_simulate_plan(planner, job, others[j], 0, &simulation) != GMLAKE_OFFLOAD_OK) {
     return 0;
   }
   GMLAKE_OFFLOAD_ASSERT(others[j] != NULL);
-  if (!gmlo_search_takes(planner, former, &rehearsal, base_ns)) return 1;
+  if (!gmlo_search_takes(planner, former, &simulation, base_ns)) return 1;
   plans[j] = others[j];
   others[j] = former;
-  plans[j]->info.peak_bytes = rehearsal.peak_bytes;
-  plans[j]->info.time_ns = (uint64_t)rehearsal.time_ns;
-  if (rehearsal.time_ns > base_ns) {
-    plans[j]->info.added_ns = (uint64_t)(rehearsal.time_ns - base_ns);
+  plans[j]->info.peak_bytes = simulation.peak_bytes;
+  plans[j]->info.time_ns = (uint64_t)simulation.time_ns;
+  if (simulation.time_ns > base_ns) {
+    plans[j]->info.added_ns = (uint64_t)(simulation.time_ns - base_ns);
   }
   return 1;
 }
@@ -7773,13 +7781,12 @@ static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_pl
 
 static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
   gmlake_offload_plan **plans;
-  int done = 1, letter = (planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int done = 1, paper = (planner->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0;
   plans =
       (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *plans);
   if (plans == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlo_planner_job_count(planner) != 0) {
-    done =
-        letter ? gmlo_search_letter(planner, UINT64_MAX, plans) : gmlo_search_jobs(planner, plans);
+    done = paper ? gmlo_search_paper(planner, UINT64_MAX, plans) : gmlo_search_jobs(planner, plans);
   }
   if (done) gmlo_search_adopt(planner, plans);
   gmlo_search_drop(planner, plans);
@@ -7810,19 +7817,20 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
   return result;
 }
 
-/* ---- >>lesson: what an iteration of a program did -----------------------------------------------
+/* ---- >>recording: what an iteration of a program did --------------------------------------------
    Owns the steps of one iteration of a session, as they were begun: what each named, which tensors
-   were born and which died when. Makes a graph of it, and from a plan for that graph a schedule:
-   which tensors leave and return after which step. A slot stands for a tensor: the tensor's number
-   is another one in each iteration, its slot the same. Invariants:
-   [L1] Slots are numbered as they first appear. A slot exists from the step `birth` (NONE: from the
-        iteration's begin) to the step before `death` (NONE: beyond its end).
-   [L2] What is born and outlives the iteration is a heir: in the next iteration its tensor is in
-        the slot `pair`, which existed at the begin and dies. Such two are one tensor of the graph.
-   [L3] The graph's operators are the steps from `turn` on, around the iteration's end. Fewest bytes
-        of tensors that are born and die cross the begin of step `turn`.
+   were allocated and which were freed when. Makes a graph of it, and from a plan for that graph a
+   schedule: which tensors leave and return after which step. A slot stands for a tensor: the
+   tensor's number is another one in each iteration, its slot the same. Invariants:
+   [L1] Slots are numbered as they first appear. A slot exists from the step `alloc` (NONE: from the
+        iteration's begin) to the step before `freed` (NONE: beyond its end).
+   [L2] What is allocated and outlives the iteration is a carried value: in the next iteration its
+        tensor is in the slot `peer`, which existed at the begin and is freed. Such two are one
+        tensor of the graph.
+   [L3] The graph's operators are the steps from `cut` on, around the iteration's end. Fewest bytes
+        of tensors that are allocated and freed cross the begin of step `cut`.
    A schedule is made in parts (gmlo_making), each of about as many steps of work as is asked for; a
-   step is about 10 ns. What is linear in the lesson is done at once.
+   step is about 10 ns. What is linear in the recording is done at once.
    Cost: linear in what was named; planning and a schedule O(log steps) for each move, GMLO_WAYS
    times. Fails: where host memory is refused. */
 
@@ -7831,27 +7839,27 @@ typedef struct gmlo_named { /* a step's use of a slot */
   unsigned how; /* GMLO_READS, GMLO_WRITES */
 } gmlo_named;
 
-typedef struct gmlo_lesson_step {
+typedef struct gmlo_recording_step {
   uint64_t key, time_ns;
-  uint64_t fastest_ns;           /* in lessons before that were alike; 0: none */
+  uint64_t fastest_ns;           /* in recordings before that were alike; 0: none */
   size_t named_begin, named_end; /* in `named` */
   uint32_t begun, ended;         /* events */
-} gmlo_lesson_step;
+} gmlo_recording_step;
 
 typedef struct gmlo_slot {
   size_t bytes;      /* of its range */
   size_t real_bytes; /* that a copy moves */
-  uint32_t birth, death;
-  size_t use_begin, use_end; /* in `uses`, once the lesson is closed */
-  uint32_t pair;             /* of a heir and of the slot that it takes; else NONE */
+  uint32_t alloc, freed;
+  size_t use_begin, use_end; /* in `uses`, once the recording is closed */
+  uint32_t peer;             /* of a carried value and of the slot that it takes; else NONE */
   uint32_t tensor;           /* that is in it now, or NONE */
 } gmlo_slot;
 
-typedef struct gmlo_lesson_copy {
+typedef struct gmlo_recording_copy {
   int direction;
   size_t bytes;
   uint32_t begun, ended; /* events */
-} gmlo_lesson_copy;
+} gmlo_recording_copy;
 
 typedef struct gmlo_region { /* steps that the program may execute twice */
   uint32_t begin, end;       /* end NONE: not in this iteration */
@@ -7860,25 +7868,25 @@ typedef struct gmlo_region { /* steps that the program may execute twice */
   int is_odd;                /* they were executed more than twice */
 } gmlo_region;
 
-typedef struct gmlo_lesson {
+typedef struct gmlo_recording {
   gmlake_offload_host host;
-  gmlo_lesson_step *steps;
+  gmlo_recording_step *steps;
   gmlo_named *named;
   gmlo_slot *slots;
-  uint32_t *births; /* slots, in the order of their births */
-  gmlo_lesson_copy *copies;
+  uint32_t *allocs; /* slots, in the order of their allocations */
+  gmlo_recording_copy *copies;
   gmlo_region *regions; /* by number in the iteration */
   void **events;        /* timed; `made` of them exist */
   uint32_t *uses;       /* steps by slot, ascending */
-  size_t step_count, named_count, slot_count, birth_count, copy_count, region_count, event_count,
+  size_t step_count, named_count, slot_count, alloc_count, copy_count, region_count, event_count,
       made;
-  size_t step_capacity, named_capacity, slot_capacity, birth_capacity, copy_capacity,
+  size_t step_capacity, named_capacity, slot_capacity, alloc_capacity, copy_capacity,
       region_capacity, event_capacity;
   int is_broken;     /* something is missing in it */
-  uint32_t turn;     /* [L3] */
+  uint32_t cut;      /* [L3] */
   uint64_t digest;   /* of the bytes of all slots */
   size_t slot_bytes; /* of all slots */
-} gmlo_lesson;
+} gmlo_recording;
 
 typedef struct gmlo_move {
   uint32_t step; /* after which it happens */
@@ -7888,21 +7896,21 @@ typedef struct gmlo_move {
   int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
 } gmlo_move;
 
-typedef struct gmlo_call { /* a tensor comes to a vchunk */
-  uint32_t vchunk;
+typedef struct gmlo_call { /* a tensor comes to a vreg */
+  uint32_t vreg;
   uint32_t when; /* in half steps, see below */
 } gmlo_call;
 
-typedef struct gmlo_backing { /* of a vblock */
-  size_t from;                /* half step from which on */
-  size_t vchunks;             /* the first one */
-} gmlo_backing;
+typedef struct gmlo_vinterval { /* of a vrange */
+  size_t from;                  /* half step from which on */
+  size_t vregs;                 /* the first one */
+} gmlo_vinterval;
 
-typedef struct gmlo_vblock { /* of vchunks: addresses that tensors have one after the other */
-  size_t first;              /* backing */
-  uint32_t backings;
-  uint32_t count; /* of vchunks, in each backing */
-} gmlo_vblock;
+typedef struct gmlo_vrange { /* of vregs: addresses that tensors have one after the other */
+  size_t first;              /* vinterval */
+  uint32_t vintervals;
+  uint32_t count; /* of vregs, in each vinterval */
+} gmlo_vrange;
 
 typedef struct gmlo_schedule {
   gmlo_move *moves; /* by step, those that leave first */
@@ -7911,34 +7919,33 @@ typedef struct gmlo_schedule {
   size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
   uint64_t step_ns, added_ns;
   uint64_t least_ns;                /* no schedule for these bytes is faster */
-  size_t target_bytes, first_bytes; /* it is for; on the device when step `turn` begins */
-  uint64_t print;                   /* of the lesson that it is for: gmlo_lesson_print */
-  uint32_t turn;                    /* of the lesson; half steps count from there */
+  size_t target_bytes, first_bytes; /* it is for; on the device when step `cut` begins */
+  uint64_t print;                   /* of the recording that it is for: gmlo_recording_print */
+  uint32_t cut;                     /* of the recording; half steps count from there */
   /* Which chunks are whose; NULL: nothing is said of that. */
-  uint32_t *vblock_of; /* by slot: its vblock, or NONE */
-  gmlo_vblock *vblocks;
-  gmlo_backing *backings; /* of the vblocks, one after the other; ascending in each vblock */
-  uint32_t *vchunks;      /* of the backings */
-  gmlo_call *calls;       /* when each vchunk is wanted, ascending, */
-  size_t *call_begin;     /* by vchunk */
-  size_t vblock_count, vchunk_count, call_count;
-  size_t remap_count; /* chunks that an iteration maps, because a vblock's vchunks change */
+  uint32_t *vrange_of; /* by slot: its vrange, or NONE */
+  gmlo_vrange *vranges;
+  gmlo_vinterval *vintervals; /* of the vranges, one after the other; ascending in each vrange */
+  uint32_t *vregs;            /* of the vintervals */
+  gmlo_call *calls;           /* when each vreg is wanted, ascending, */
+  size_t *call_begin;         /* by vreg */
+  size_t vrange_count, vreg_count, call_count;
+  size_t remap_count; /* chunks that an iteration maps, because a vrange's vregs change */
 } gmlo_schedule;
 
 static void gmlo_schedule_unassign(const gmlake_offload_host *host, gmlo_schedule *schedule) {
-  gmlo_free(host, schedule->vblock_of);
-  gmlo_free(host, schedule->vblocks);
-  gmlo_free(host, schedule->backings);
-  gmlo_free(host, schedule->vchunks);
+  gmlo_free(host, schedule->vrange_of);
+  gmlo_free(host, schedule->vranges);
+  gmlo_free(host, schedule->vintervals);
+  gmlo_free(host, schedule->vregs);
   gmlo_free(host, schedule->calls);
   gmlo_free(host, schedule->call_begin);
-  schedule->vblock_of = schedule->vchunks = NULL;
-  schedule->vblocks = NULL;
-  schedule->backings = NULL;
+  schedule->vrange_of = schedule->vregs = NULL;
+  schedule->vranges = NULL;
+  schedule->vintervals = NULL;
   schedule->calls = NULL;
   schedule->call_begin = NULL;
-  schedule->vblock_count = schedule->vchunk_count = schedule->call_count = schedule->remap_count =
-      0;
+  schedule->vrange_count = schedule->vreg_count = schedule->call_count = schedule->remap_count = 0;
 }
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
@@ -7949,11 +7956,11 @@ static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *s
 }
 
 /* Forgets all but the events. */
-static void gmlo_lesson_clear(gmlo_lesson *l) {
-  l->step_count = l->named_count = l->slot_count = l->birth_count = l->copy_count = 0;
+static void gmlo_recording_clear(gmlo_recording *l) {
+  l->step_count = l->named_count = l->slot_count = l->alloc_count = l->copy_count = 0;
   l->region_count = l->event_count = 0;
   l->is_broken = 0;
-  l->turn = 0;
+  l->cut = 0;
   l->digest = 0;
   l->slot_bytes = 0;
   gmlo_free(&l->host, l->uses);
@@ -7961,40 +7968,40 @@ static void gmlo_lesson_clear(gmlo_lesson *l) {
 }
 
 /* pre: its events are destroyed. */
-static void gmlo_lesson_free(gmlo_lesson *l) {
-  gmlo_lesson_clear(l);
+static void gmlo_recording_free(gmlo_recording *l) {
+  gmlo_recording_clear(l);
   gmlo_free(&l->host, l->steps);
   gmlo_free(&l->host, l->named);
   gmlo_free(&l->host, l->slots);
-  gmlo_free(&l->host, l->births);
+  gmlo_free(&l->host, l->allocs);
   gmlo_free(&l->host, l->copies);
   gmlo_free(&l->host, l->regions);
   gmlo_free(&l->host, l->events);
 }
 
-/* Makes a copy of what a lesson knows, but for its events and copies; 0: host memory is refused. It
-   is to be freed in any case. pre: *out is empty. */
-static int gmlo_lesson_copy_to(const gmlo_lesson *l, gmlo_lesson *out) {
+/* Makes a copy of what a recording knows, but for its events and copies; 0: host memory is refused.
+   It is to be freed in any case. pre: *out is empty. */
+static int gmlo_recording_copy_to(const gmlo_recording *l, gmlo_recording *out) {
   const gmlake_offload_host *host = &l->host;
   out->host = *host;
-  out->steps = (gmlo_lesson_step *)gmlo_copy(host, l->steps, l->step_count, sizeof *l->steps);
+  out->steps = (gmlo_recording_step *)gmlo_copy(host, l->steps, l->step_count, sizeof *l->steps);
   out->named = (gmlo_named *)gmlo_copy(host, l->named, l->named_count, sizeof *l->named);
   out->slots = (gmlo_slot *)gmlo_copy(host, l->slots, l->slot_count, sizeof *l->slots);
-  out->births = (uint32_t *)gmlo_copy(host, l->births, l->birth_count, sizeof *l->births);
+  out->allocs = (uint32_t *)gmlo_copy(host, l->allocs, l->alloc_count, sizeof *l->allocs);
   out->regions = (gmlo_region *)gmlo_copy(host, l->regions, l->region_count, sizeof *l->regions);
   out->slot_bytes = l->slot_bytes;
   out->step_count = l->step_count;
   out->named_count = l->named_count;
   out->slot_count = l->slot_count;
-  out->birth_count = l->birth_count;
+  out->alloc_count = l->alloc_count;
   out->region_count = l->region_count;
-  return out->steps != NULL && out->named != NULL && out->slots != NULL && out->births != NULL &&
+  return out->steps != NULL && out->named != NULL && out->slots != NULL && out->allocs != NULL &&
          out->regions != NULL;
 }
 
-/* Makes room for one more item. 0, and the lesson is broken, if host memory is refused. */
-static int gmlo_lesson_room(gmlo_lesson *l, void **items, size_t count, size_t *capacity,
-                            size_t item_bytes) {
+/* Makes room for one more item. 0, and the recording is broken, if host memory is refused. */
+static int gmlo_recording_room(gmlo_recording *l, void **items, size_t count, size_t *capacity,
+                               size_t item_bytes) {
   void *grown = gmlo_grow(&l->host, *items, count, 1, capacity, item_bytes);
   if (grown != NULL) *items = grown;
   l->is_broken |= grown == NULL;
@@ -8002,32 +8009,32 @@ static int gmlo_lesson_room(gmlo_lesson *l, void **items, size_t count, size_t *
 }
 
 /* A slot that appears now; NONE if host memory is refused. */
-static uint32_t gmlo_lesson_add_slot(gmlo_lesson *l, size_t bytes, size_t real_bytes,
-                                     uint32_t birth) {
-  void *slots = l->slots, *births = l->births;
+static uint32_t gmlo_recording_add_slot(gmlo_recording *l, size_t bytes, size_t real_bytes,
+                                        uint32_t alloc) {
+  void *slots = l->slots, *allocs = l->allocs;
   gmlo_slot *slot;
-  int ok = gmlo_lesson_room(l, &slots, l->slot_count, &l->slot_capacity, sizeof *l->slots) &&
-           gmlo_lesson_room(l, &births, l->birth_count, &l->birth_capacity, sizeof *l->births);
+  int ok = gmlo_recording_room(l, &slots, l->slot_count, &l->slot_capacity, sizeof *l->slots) &&
+           gmlo_recording_room(l, &allocs, l->alloc_count, &l->alloc_capacity, sizeof *l->allocs);
   l->slots = (gmlo_slot *)slots;
-  l->births = (uint32_t *)births;
+  l->allocs = (uint32_t *)allocs;
   if (!ok) return GMLAKE_OFFLOAD_NONE;
   slot = &l->slots[l->slot_count];
   memset(slot, 0, sizeof *slot);
   slot->bytes = bytes;
   slot->real_bytes = real_bytes;
-  slot->birth = birth;
-  slot->death = slot->pair = slot->tensor = GMLAKE_OFFLOAD_NONE;
-  if (birth != GMLAKE_OFFLOAD_NONE) l->births[l->birth_count++] = (uint32_t)l->slot_count;
+  slot->alloc = alloc;
+  slot->freed = slot->peer = slot->tensor = GMLAKE_OFFLOAD_NONE;
+  if (alloc != GMLAKE_OFFLOAD_NONE) l->allocs[l->alloc_count++] = (uint32_t)l->slot_count;
   l->slot_bytes += bytes;
   l->digest = (l->digest ^ bytes) * UINT64_C(0x9E3779B97F4A7C15);
   return (uint32_t)l->slot_count++;
 }
 
-static void gmlo_lesson_add_step(gmlo_lesson *l, uint64_t key) {
+static void gmlo_recording_add_step(gmlo_recording *l, uint64_t key) {
   void *steps = l->steps;
-  gmlo_lesson_step *step;
-  int ok = gmlo_lesson_room(l, &steps, l->step_count, &l->step_capacity, sizeof *l->steps);
-  l->steps = (gmlo_lesson_step *)steps;
+  gmlo_recording_step *step;
+  int ok = gmlo_recording_room(l, &steps, l->step_count, &l->step_capacity, sizeof *l->steps);
+  l->steps = (gmlo_recording_step *)steps;
   if (!ok) return;
   step = &l->steps[l->step_count++];
   memset(step, 0, sizeof *step);
@@ -8037,9 +8044,9 @@ static void gmlo_lesson_add_step(gmlo_lesson *l, uint64_t key) {
 }
 
 /* The last step uses the slot. */
-static void gmlo_lesson_name(gmlo_lesson *l, uint32_t slot, unsigned how) {
+static void gmlo_recording_name(gmlo_recording *l, uint32_t slot, unsigned how) {
   void *named = l->named;
-  int ok = gmlo_lesson_room(l, &named, l->named_count, &l->named_capacity, sizeof *l->named);
+  int ok = gmlo_recording_room(l, &named, l->named_count, &l->named_capacity, sizeof *l->named);
   l->named = (gmlo_named *)named;
   if (!ok || l->step_count == 0) return;
   l->named[l->named_count].slot = slot;
@@ -8048,7 +8055,7 @@ static void gmlo_lesson_name(gmlo_lesson *l, uint32_t slot, unsigned how) {
 }
 
 /* The slot's tensor has so many bytes: the next schedule is for the largest that were seen. */
-static void gmlo_lesson_widen(gmlo_lesson *l, uint32_t id, size_t bytes, size_t real_bytes) {
+static void gmlo_recording_widen(gmlo_recording *l, uint32_t id, size_t bytes, size_t real_bytes) {
   gmlo_slot *slot = &l->slots[id];
   if (bytes > slot->bytes) {
     l->slot_bytes += bytes - slot->bytes;
@@ -8058,12 +8065,12 @@ static void gmlo_lesson_widen(gmlo_lesson *l, uint32_t id, size_t bytes, size_t 
 }
 
 /* The region of that number begins with the next step. */
-static void gmlo_lesson_add_region(gmlo_lesson *l, uint64_t number) {
+static void gmlo_recording_add_region(gmlo_recording *l, uint64_t number) {
   void *regions = l->regions;
   gmlo_region *region;
   if (number != l->region_count) l->is_broken = 1; /* one before was not noted */
   if (l->is_broken) return;
-  (void)gmlo_lesson_room(l, &regions, l->region_count, &l->region_capacity, sizeof *l->regions);
+  (void)gmlo_recording_room(l, &regions, l->region_count, &l->region_capacity, sizeof *l->regions);
   l->regions = (gmlo_region *)regions;
   if (l->is_broken) return;
   region = &l->regions[l->region_count++];
@@ -8073,7 +8080,7 @@ static void gmlo_lesson_add_region(gmlo_lesson *l, uint64_t number) {
 }
 
 /* Lists the steps that use each slot. 0 if host memory is refused. */
-static int gmlo_lesson_close(gmlo_lesson *l) {
+static int gmlo_recording_close(gmlo_recording *l) {
   size_t i, n, at = 0;
   if (l->is_broken || l->step_count == 0) return 0;
   l->uses = (uint32_t *)gmlo_zeroed(&l->host, l->named_count, sizeof *l->uses);
@@ -8092,21 +8099,21 @@ static int gmlo_lesson_close(gmlo_lesson *l) {
   return 1;
 }
 
-/* The same for two lessons whose slots have the same sizes, times of life and pairs. */
-static uint64_t gmlo_lesson_print(const gmlo_lesson *l) {
+/* The same for two recordings whose slots have the same sizes, times of life and peers. */
+static uint64_t gmlo_recording_print(const gmlo_recording *l) {
   uint64_t print = l->step_count;
   size_t i;
   for (i = 0; i < l->slot_count; i++) {
     const gmlo_slot *slot = &l->slots[i];
     print = (print ^ slot->bytes) * UINT64_C(0x9E3779B97F4A7C15);
-    print = (print ^ print >> 32 ^ slot->birth) * UINT64_C(0x9E3779B97F4A7C15);
-    print ^= (uint64_t)slot->death << 32 ^ slot->pair;
+    print = (print ^ print >> 32 ^ slot->alloc) * UINT64_C(0x9E3779B97F4A7C15);
+    print ^= (uint64_t)slot->freed << 32 ^ slot->peer;
   }
   return print;
 }
 
 /* The first use of the slot in step `at` or later, or the end of its uses. */
-static size_t gmlo_slot_next(const gmlo_lesson *l, const gmlo_slot *slot, size_t at) {
+static size_t gmlo_slot_next(const gmlo_recording *l, const gmlo_slot *slot, size_t at) {
   size_t low = slot->use_begin, high = slot->use_end;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -8119,16 +8126,16 @@ static size_t gmlo_slot_next(const gmlo_lesson *l, const gmlo_slot *slot, size_t
   return low;
 }
 
-/* The steps from `at` to the slot's next use, or, where there is none, to its death: until then its
-   memory would serve others. SIZE_MAX: to neither. */
-static size_t gmlo_lesson_expect(const gmlo_lesson *l, uint32_t id, size_t at) {
+/* The steps from `at` to the slot's next use, or, where there is none, to where it is freed: until
+   then its memory would serve others. SIZE_MAX: to neither. */
+static size_t gmlo_recording_expect(const gmlo_recording *l, uint32_t id, size_t at) {
   const gmlo_slot *slot = &l->slots[id];
   size_t next = gmlo_slot_next(l, slot, at);
   if (next != slot->use_end) return l->uses[next] - at;
-  if (slot->death != GMLAKE_OFFLOAD_NONE) return slot->death > at ? slot->death - at : 0;
-  if (slot->birth != GMLAKE_OFFLOAD_NONE) {
-    if (slot->pair == GMLAKE_OFFLOAD_NONE) return l->step_count - at;
-    slot = &l->slots[slot->pair];
+  if (slot->freed != GMLAKE_OFFLOAD_NONE) return slot->freed > at ? slot->freed - at : 0;
+  if (slot->alloc != GMLAKE_OFFLOAD_NONE) {
+    if (slot->peer == GMLAKE_OFFLOAD_NONE) return l->step_count - at;
+    slot = &l->slots[slot->peer];
   }
   if (slot->use_begin == slot->use_end) return SIZE_MAX;
   return l->step_count - at + l->uses[slot->use_begin];
@@ -8136,119 +8143,121 @@ static size_t gmlo_lesson_expect(const gmlo_lesson *l, uint32_t id, size_t at) {
 
 /* ---- The graph ---- */
 
-/* A tensor of the graph: one slot, or a heir and the slot that it takes. */
-typedef struct gmlo_strand {
-  uint32_t heir, slot;   /* heir: NONE, or what it is from that one's birth on */
-  uint32_t from, length; /* the steps in which it exists, around the end; length step_count: all */
-  uint32_t id;           /* in the graph; NONE: none */
-  unsigned how;          /* [while a step is added] how the step uses it */
-} gmlo_strand;
+/* A tensor of the graph: one slot, or a carried value and the slot that it takes. */
+typedef struct gmlo_live_range {
+  uint32_t carried, slot; /* carried value: NONE, or what it is from that one's allocation on */
+  uint32_t from, length;  /* the steps in which it exists, around the end; length step_count: all */
+  uint32_t id;            /* in the graph; NONE: none */
+  unsigned how;           /* [while a step is added] how the step uses it */
+} gmlo_live_range;
 
-typedef struct gmlo_weave {
+typedef struct gmlo_build {
   gmlo_scope scope;
-  const gmlo_lesson *l;
-  gmlo_strand *strands;
-  size_t strand_count;
-  uint32_t *of;                                    /* by slot: its strand */
-  uint32_t *by_id;                                 /* by tensor of the graph: its strand */
-  uint32_t *first, *next_first, *last, *next_last; /* by step: lists of strands that begin, end */
-  uint32_t *ids; /* the strands of a step; from slot_count on, what it reads and then writes */
+  const gmlo_recording *l;
+  gmlo_live_range *live_ranges;
+  size_t live_count;
+  uint32_t *of;    /* by slot: its live range */
+  uint32_t *by_id; /* by tensor of the graph: its live range */
+  uint32_t *first, *next_first, *last,
+      *next_last; /* by step: lists of live ranges that begin, end */
+  uint32_t *ids;  /* the live ranges of a step; from slot_count on, what it reads and then writes */
   size_t id_count;
-} gmlo_weave;
+} gmlo_build;
 
-#define GMLO_PAIRED 4096u /* so many slots are looked at for each */
+#define GMLO_MATCHED 4096u /* so many slots are looked at for each */
 
-/* Pairs heirs that the session has not seen in their next iteration with slots of their size. */
-static void gmlo_lesson_pair(gmlo_lesson *l) {
+/* Gives carried values that the session has not seen in their next iteration slots of their
+   size. */
+static void gmlo_recording_match(gmlo_recording *l) {
   size_t i, n, from = 0;
-  for (i = 0; i < l->birth_count; i++) {
-    gmlo_slot *heir = &l->slots[l->births[i]];
-    if (heir->death != GMLAKE_OFFLOAD_NONE || heir->pair != GMLAKE_OFFLOAD_NONE) continue;
-    for (n = from; n < l->slot_count && n < from + GMLO_PAIRED; n++) {
+  for (i = 0; i < l->alloc_count; i++) {
+    gmlo_slot *carried = &l->slots[l->allocs[i]];
+    if (carried->freed != GMLAKE_OFFLOAD_NONE || carried->peer != GMLAKE_OFFLOAD_NONE) continue;
+    for (n = from; n < l->slot_count && n < from + GMLO_MATCHED; n++) {
       gmlo_slot *slot = &l->slots[n];
-      if (slot->birth != GMLAKE_OFFLOAD_NONE || slot->death == GMLAKE_OFFLOAD_NONE ||
-          slot->pair != GMLAKE_OFFLOAD_NONE) {
+      if (slot->alloc != GMLAKE_OFFLOAD_NONE || slot->freed == GMLAKE_OFFLOAD_NONE ||
+          slot->peer != GMLAKE_OFFLOAD_NONE) {
         from += n == from;
         continue;
       }
-      if (slot->bytes != heir->bytes || slot->death > heir->birth) continue;
-      slot->pair = l->births[i];
-      heir->pair = (uint32_t)n;
+      if (slot->bytes != carried->bytes || slot->freed > carried->alloc) continue;
+      slot->peer = l->allocs[i];
+      carried->peer = (uint32_t)n;
       break;
     }
   }
 }
 
-/* When the strand of a slot exists. */
-static void gmlo_strand_init(const gmlo_lesson *l, gmlo_strand *strand, uint32_t id) {
+/* When the live range of a slot exists. */
+static void gmlo_live_init(const gmlo_recording *l, gmlo_live_range *live, uint32_t id) {
   const gmlo_slot *slot = &l->slots[id];
-  size_t count = l->step_count, birth = slot->birth, death = slot->death;
-  strand->slot = id;
-  strand->heir = GMLAKE_OFFLOAD_NONE;
-  strand->from = 0;
-  strand->length = (uint32_t)count;
-  if (slot->pair != GMLAKE_OFFLOAD_NONE) { /* of the two, the heir is here */
-    strand->heir = id;
-    strand->slot = slot->pair;
-    death = count + l->slots[slot->pair].death;
+  size_t count = l->step_count, alloc = slot->alloc, freed = slot->freed;
+  live->slot = id;
+  live->carried = GMLAKE_OFFLOAD_NONE;
+  live->from = 0;
+  live->length = (uint32_t)count;
+  if (slot->peer != GMLAKE_OFFLOAD_NONE) { /* of the two, the carried value is here */
+    live->carried = id;
+    live->slot = slot->peer;
+    freed = count + l->slots[slot->peer].freed;
   }
-  if (birth == GMLAKE_OFFLOAD_NONE || death == GMLAKE_OFFLOAD_NONE || death - birth >= count)
+  if (alloc == GMLAKE_OFFLOAD_NONE || freed == GMLAKE_OFFLOAD_NONE || freed - alloc >= count)
     return;
-  strand->from = (uint32_t)(birth % count);
-  strand->length = (uint32_t)(death - birth);
+  live->from = (uint32_t)(alloc % count);
+  live->length = (uint32_t)(freed - alloc);
 }
 
-static uint32_t gmlo_strand_end(const gmlo_lesson *l, const gmlo_strand *strand) {
-  return (uint32_t)((strand->from + strand->length + l->step_count - 1) % l->step_count);
+static uint32_t gmlo_live_end(const gmlo_recording *l, const gmlo_live_range *live) {
+  return (uint32_t)((live->from + live->length + l->step_count - 1) % l->step_count);
 }
 
-static int gmlo_strand_is_whole(const gmlo_lesson *l, const gmlo_strand *strand) {
-  return strand->length == l->step_count;
+static int gmlo_live_is_whole(const gmlo_recording *l, const gmlo_live_range *live) {
+  return live->length == l->step_count;
 }
 
 /* How far step `to` is behind step `from`, around the end. */
-static size_t gmlo_lesson_way(const gmlo_lesson *l, size_t from, size_t to) {
+static size_t gmlo_recording_way(const gmlo_recording *l, size_t from, size_t to) {
   return to >= from ? to - from : to + l->step_count - from;
 }
 
 /* Chooses the step that the graph begins with. 0 if host memory is refused. [L3] */
-static int gmlo_weave_turn(gmlo_weave *w, uint32_t *out_turn) {
-  const gmlo_lesson *l = w->l;
+static int gmlo_build_cut(gmlo_build *w, uint32_t *out_cut) {
+  const gmlo_recording *l = w->l;
   size_t i, n = l->step_count, best = SIZE_MAX;
   size_t *crossing = (size_t *)gmlo_take(&w->scope, 2 * n + 1, sizeof *crossing);
   if (crossing == NULL) return 0;
-  for (i = 0; i < w->strand_count; i++) { /* changes from one step's begin to the next one's */
-    const gmlo_strand *strand = &w->strands[i];
-    if (gmlo_strand_is_whole(l, strand) || strand->length < 2) continue;
-    crossing[strand->from + 1] += l->slots[strand->slot].bytes;
-    crossing[strand->from + strand->length] -= l->slots[strand->slot].bytes;
+  for (i = 0; i < w->live_count; i++) { /* changes from one step's begin to the next one's */
+    const gmlo_live_range *live = &w->live_ranges[i];
+    if (gmlo_live_is_whole(l, live) || live->length < 2) continue;
+    crossing[live->from + 1] += l->slots[live->slot].bytes;
+    crossing[live->from + live->length] -= l->slots[live->slot].bytes;
   }
   for (i = 0; i < 2 * n; i++) crossing[i + 1] += crossing[i];
   for (i = 0; i < n; i++) {
     if (crossing[i] + crossing[i + n] >= best) continue;
     best = crossing[i] + crossing[i + n];
-    *out_turn = (uint32_t)i;
+    *out_cut = (uint32_t)i;
   }
   return 1;
 }
 
-/* Whether a strand begins before the turn and ends behind it, or exists all the time. */
-static int gmlo_strand_crosses(const gmlo_lesson *l, const gmlo_strand *strand) {
-  size_t way = gmlo_lesson_way(l, l->turn, strand->from);
-  return gmlo_strand_is_whole(l, strand) || way + strand->length > l->step_count;
+/* Whether a live range begins before the cut and ends behind it, or exists all the time. */
+static int gmlo_live_crosses(const gmlo_recording *l, const gmlo_live_range *live) {
+  size_t way = gmlo_recording_way(l, l->cut, live->from);
+  return gmlo_live_is_whole(l, live) || way + live->length > l->step_count;
 }
 
-/* Makes the strands of all slots, and lists them by the steps that they begin and end with. */
-static int gmlo_weave_begin(gmlo_weave *w) {
-  const gmlo_lesson *l = w->l;
+/* Makes the live ranges of all slots, and lists them by the steps that they begin and end with. */
+static int gmlo_build_begin(gmlo_build *w) {
+  const gmlo_recording *l = w->l;
   size_t i, n = l->step_count;
-  w->strands = (gmlo_strand *)gmlo_take(&w->scope, l->slot_count, sizeof *w->strands);
+  w->live_ranges = (gmlo_live_range *)gmlo_take(&w->scope, l->slot_count, sizeof *w->live_ranges);
   w->of = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->of);
   w->by_id = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->by_id);
   w->ids = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 3 * sizeof *w->ids);
   w->first = (uint32_t *)gmlo_take(&w->scope, n, 2 * sizeof *w->first);
   w->next_first = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 2 * sizeof *w->next_first);
-  if (w->strands == NULL || w->of == NULL || w->by_id == NULL || w->ids == NULL ||
+  if (w->live_ranges == NULL || w->of == NULL || w->by_id == NULL || w->ids == NULL ||
       w->first == NULL || w->next_first == NULL) {
     return 0;
   }
@@ -8257,83 +8266,84 @@ static int gmlo_weave_begin(gmlo_weave *w) {
   for (i = 0; i < 2 * n; i++) w->first[i] = GMLAKE_OFFLOAD_NONE;
   for (i = 0; i < l->slot_count; i++) {
     const gmlo_slot *slot = &l->slots[i];
-    gmlo_strand *strand = &w->strands[w->strand_count];
-    if (slot->pair != GMLAKE_OFFLOAD_NONE && slot->birth == GMLAKE_OFFLOAD_NONE) continue;
-    gmlo_strand_init(l, strand, (uint32_t)i);
-    w->of[strand->slot] = w->of[i] = (uint32_t)w->strand_count++;
-    strand->id = GMLAKE_OFFLOAD_NONE;
-    if (strand->length == 0 || gmlo_strand_is_whole(l, strand)) continue;
-    w->next_first[w->of[i]] = w->first[strand->from];
-    w->first[strand->from] = w->of[i];
-    w->next_last[w->of[i]] = w->last[gmlo_strand_end(l, strand)];
-    w->last[gmlo_strand_end(l, strand)] = w->of[i];
+    gmlo_live_range *live = &w->live_ranges[w->live_count];
+    if (slot->peer != GMLAKE_OFFLOAD_NONE && slot->alloc == GMLAKE_OFFLOAD_NONE) continue;
+    gmlo_live_init(l, live, (uint32_t)i);
+    w->of[live->slot] = w->of[i] = (uint32_t)w->live_count++;
+    live->id = GMLAKE_OFFLOAD_NONE;
+    if (live->length == 0 || gmlo_live_is_whole(l, live)) continue;
+    w->next_first[w->of[i]] = w->first[live->from];
+    w->first[live->from] = w->of[i];
+    w->next_last[w->of[i]] = w->last[gmlo_live_end(l, live)];
+    w->last[gmlo_live_end(l, live)] = w->of[i];
   }
   return 1;
 }
 
-static gmlake_offload_result gmlo_weave_tensors(gmlo_weave *w, gmlake_offload_graph *graph) {
+static gmlake_offload_result gmlo_build_tensors(gmlo_build *w, gmlake_offload_graph *graph) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   gmlake_offload_tensor_desc desc;
   size_t i;
   memset(&desc, 0, sizeof desc);
-  for (i = 0; i < w->strand_count && result == GMLAKE_OFFLOAD_OK; i++) {
-    gmlo_strand *strand = &w->strands[i];
-    if (strand->length == 0) continue;
-    desc.bytes = w->l->slots[strand->slot].bytes;
+  for (i = 0; i < w->live_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    gmlo_live_range *live = &w->live_ranges[i];
+    if (live->length == 0) continue;
+    desc.bytes = w->l->slots[live->slot].bytes;
     desc.kind =
-        gmlo_strand_crosses(w->l, strand) ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INTERMEDIATE;
-    result = gmlake_offload_add_tensor(graph, &desc, &strand->id);
-    if (result == GMLAKE_OFFLOAD_OK) w->by_id[strand->id] = (uint32_t)i;
+        gmlo_live_crosses(w->l, live) ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INTERMEDIATE;
+    result = gmlake_offload_add_tensor(graph, &desc, &live->id);
+    if (result == GMLAKE_OFFLOAD_OK) w->by_id[live->id] = (uint32_t)i;
   }
   return result;
 }
 
-/* A strand is used by the step that is added now. */
-static void gmlo_weave_touch(gmlo_weave *w, uint32_t strand, unsigned how) {
-  if (w->strands[strand].id == GMLAKE_OFFLOAD_NONE) return;
-  if (w->strands[strand].how == 0) w->ids[w->id_count++] = strand;
-  w->strands[strand].how |= how;
+/* A live range is used by the step that is added now. */
+static void gmlo_build_touch(gmlo_build *w, uint32_t live, unsigned how) {
+  if (w->live_ranges[live].id == GMLAKE_OFFLOAD_NONE) return;
+  if (w->live_ranges[live].how == 0) w->ids[w->id_count++] = live;
+  w->live_ranges[live].how |= how;
 }
 
-/* Adds a step, by its position from the turn on, as an operator. It also makes what is born in it,
-   and reads what dies behind it: that stays until then. */
-static gmlake_offload_result gmlo_weave_step(gmlo_weave *w, gmlake_offload_graph *graph,
+/* Adds a step, by its position from the cut on, as an operator. It also makes what is allocated in
+   it, and reads what is freed behind it: that stays until then. */
+static gmlake_offload_result gmlo_build_step(gmlo_build *w, gmlake_offload_graph *graph,
                                              size_t position) {
-  const gmlo_lesson *l = w->l;
-  size_t index = (l->turn + position) % l->step_count;
-  const gmlo_lesson_step *step = &l->steps[index];
+  const gmlo_recording *l = w->l;
+  size_t index = (l->cut + position) % l->step_count;
+  const gmlo_recording_step *step = &l->steps[index];
   gmlake_offload_op_desc desc;
   uint32_t i, op, *ids = w->ids + l->slot_count;
   size_t n;
   w->id_count = 0;
   for (n = step->named_begin; n < step->named_end; n++)
-    gmlo_weave_touch(w, w->of[l->named[n].slot], l->named[n].how);
+    gmlo_build_touch(w, w->of[l->named[n].slot], l->named[n].how);
   for (i = w->last[index]; i != GMLAKE_OFFLOAD_NONE; i = w->next_last[i])
-    if (w->strands[i].how == 0) gmlo_weave_touch(w, i, GMLO_READS);
+    if (w->live_ranges[i].how == 0) gmlo_build_touch(w, i, GMLO_READS);
   for (i = w->first[index]; i != GMLAKE_OFFLOAD_NONE; i = w->next_first[i]) {
-    gmlo_weave_touch(w, i, GMLO_WRITES);
-    if (!gmlo_strand_crosses(l, &w->strands[i])) w->strands[i].how = GMLO_WRITES;
+    gmlo_build_touch(w, i, GMLO_WRITES);
+    if (!gmlo_live_crosses(l, &w->live_ranges[i])) w->live_ranges[i].how = GMLO_WRITES;
   }
   memset(&desc, 0, sizeof desc);
   desc.time_ns = step->time_ns;
   desc.reads = ids;
   for (n = 0; n < w->id_count; n++)
-    if (w->strands[w->ids[n]].how & GMLO_READS) ids[desc.read_count++] = w->strands[w->ids[n]].id;
+    if (w->live_ranges[w->ids[n]].how & GMLO_READS)
+      ids[desc.read_count++] = w->live_ranges[w->ids[n]].id;
   desc.writes = ids + desc.read_count;
   for (n = 0; n < w->id_count; n++) {
-    if (w->strands[w->ids[n]].how & GMLO_WRITES)
-      ids[desc.read_count + desc.write_count++] = w->strands[w->ids[n]].id;
-    w->strands[w->ids[n]].how = 0;
+    if (w->live_ranges[w->ids[n]].how & GMLO_WRITES)
+      ids[desc.read_count + desc.write_count++] = w->live_ranges[w->ids[n]].id;
+    w->live_ranges[w->ids[n]].how = 0;
   }
   return gmlake_offload_add_op(graph, &desc, &op);
 }
 
-static void gmlo_weave_leave(gmlo_weave *w) { gmlo_leave(&w->scope); }
+static void gmlo_build_leave(gmlo_build *w) { gmlo_leave(&w->scope); }
 
-#define GMLO_WEAVE_PARTS 3u /* each linear */
+#define GMLO_BUILD_PARTS 3u /* each linear */
 
-/* Begins with a graph of the lesson: behind the last part its tensors are there. */
-static gmlake_offload_result gmlo_weave_open(gmlo_weave *w, gmlo_lesson *l, unsigned part,
+/* Begins with a graph of the recording: behind the last part its tensors are there. */
+static gmlake_offload_result gmlo_build_open(gmlo_build *w, gmlo_recording *l, unsigned part,
                                              gmlake_offload_graph **out_graph) {
   gmlake_offload_graph_desc desc;
   switch (part) {
@@ -8342,29 +8352,29 @@ static gmlake_offload_result gmlo_weave_open(gmlo_weave *w, gmlo_lesson *l, unsi
     w->scope = gmlo_scope_of(&l->host);
     w->l = l;
     *out_graph = NULL;
-    return gmlo_weave_begin(w) ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    return gmlo_build_begin(w) ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   case 1:
-    if (!gmlo_weave_turn(w, &l->turn)) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    if (!gmlo_build_cut(w, &l->cut)) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
     memset(&desc, 0, sizeof desc);
     desc.host = l->host;
     return gmlake_offload_graph_create(&desc, out_graph);
   default:
-    return gmlo_weave_tensors(w, *out_graph);
+    return gmlo_build_tensors(w, *out_graph);
   }
 }
 
-/* Makes a sealed graph of the lesson, and what it was made from. The caller destroys the graph; the
-   weave is to be left in any case. */
-static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
+/* Makes a sealed graph of the recording, and what it was made from. The caller destroys the graph;
+   the build is to be left in any case. */
+static gmlake_offload_result gmlo_build_graph(gmlo_build *w, gmlo_recording *l,
                                               gmlake_offload_graph **out_graph) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   unsigned part;
   size_t i;
-  gmlo_lesson_pair(l);
-  for (part = 0; part < GMLO_WEAVE_PARTS && result == GMLAKE_OFFLOAD_OK; part++)
-    result = gmlo_weave_open(w, l, part, out_graph);
+  gmlo_recording_match(l);
+  for (part = 0; part < GMLO_BUILD_PARTS && result == GMLAKE_OFFLOAD_OK; part++)
+    result = gmlo_build_open(w, l, part, out_graph);
   for (i = 0; i < l->step_count && result == GMLAKE_OFFLOAD_OK; i++)
-    result = gmlo_weave_step(w, *out_graph, i);
+    result = gmlo_build_step(w, *out_graph, i);
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_graph_seal(*out_graph);
   if (result == GMLAKE_OFFLOAD_OK) return result;
   gmlake_offload_graph_destroy(*out_graph);
@@ -8377,57 +8387,58 @@ static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
 #define GMLO_CLEAN_GAIN 3u /* what needs no copy out counts as unused for so many times as long */
 
 /* A tensor's absence: it leaves behind step `out`, is back before step `in`, and is used in step
-   `use`; all counted from the turn on, `use` maybe in the next iteration. */
+   `use`; all counted from the cut on, `use` maybe in the next iteration. */
 typedef struct gmlo_absence {
-  uint32_t strand, last_use;
+  uint32_t live, last_use;
   size_t out, in, use;
-  int returns; /* 0: it dies before it is used again */
+  int returns; /* 0: it is freed before it is used again */
   int is_copy; /* 0: the host has its bytes already */
 } gmlo_absence;
 
 /* A schedule on a clock of its own. */
-typedef struct gmlo_trial {
+typedef struct gmlo_schedule_sim {
   gmlo_scope scope;             /* of what a schedule needs */
-  uint64_t *ready_ns, *gone_ns; /* by strand: when its last copy back, and out, has ended */
-  unsigned char *is_away;       /* by strand */
+  uint64_t *ready_ns, *gone_ns; /* by live range: when its last copy back, and out, has ended */
+  unsigned char *is_away;       /* by live range */
   uint64_t now_ns, out_ns, in_ns, first_ns;
   double free_bytes;    /* that the operators may take at once */
   uint64_t *left_ns;    /* when memory that copies leave is free: a list, */
   size_t *left_bytes;   /* and how much of it, */
   size_t left_at, left; /* from the one on, up to the other */
   uint64_t host_ns;     /* until when the host is busy */
-  /* With vchunks, which then say when memory is free: */
-  uint64_t *vchunk_ns;            /* by vchunk: when it is free */
-  uint64_t *vblock_ns;            /* by vblock: when the last use through it has ended */
-  const uint32_t **vblock_chunks; /* by vblock: what it had last; NULL: nothing yet */
+  /* With vregs, which then say when memory is free: */
+  uint64_t *vreg_ns;              /* by vreg: when it is free */
+  uint64_t *vrange_ns;            /* by vrange: when the last use through it has ended */
+  const uint32_t **vrange_chunks; /* by vrange: what it had last; NULL: nothing yet */
   size_t half;                    /* the half step */
-} gmlo_trial;
+} gmlo_schedule_sim;
 
 typedef struct gmlo_scheduler {
-  gmlo_weave weave;
+  gmlo_build build;
   const gmlake_offload_graph *graph;
   const gmlake_offload_plan_info *plan;
   const gmlake_offload_planner_desc *desc;
-  gmlo_profile still, level; /* bytes by step from the turn on: if nothing moves; as planned */
-  uint64_t *time_ns;         /* when it begins, by step from the turn on, in two iterations */
-  unsigned char *is_written; /* by strand */
-  unsigned char *is_named;   /* by access of the graph: a step names it. Else it is a death */
-  uint32_t *rest;            /* by strand: its last access up to the step that is looked at */
+  gmlo_profile still, level; /* bytes by step from the cut on: if nothing moves; as planned */
+  uint64_t *time_ns;         /* when it begins, by step from the cut on, in two iterations */
+  unsigned char *is_written; /* by live range */
+  unsigned char *is_named;   /* by access of the graph: a step names it. Else it is a free */
+  uint32_t *rest;            /* by live range: its last access up to the step that is looked at */
   uint32_t *absence_of;      /* by access: 1 + the absence behind it; 0: none */
-  uint64_t *heaps[2]; /* of strands, the farthest next use first; the second one: what needs no copy
+  uint64_t
+      *heaps[2]; /* of live ranges, the farthest next use first; the second one: what needs no copy
                          out, where that leaves first */
   size_t heap_counts[2];
   gmlo_absence *absences;
   size_t absence_count, absence_capacity;
   uint32_t *keys, *order, *begin; /* to sort absences and moves */
   int spares_out;                 /* what needs no copy out leaves first */
-  gmlo_trial trial;
+  gmlo_schedule_sim sim;
 } gmlo_scheduler;
 
-/* The step, from the turn on, in which the time `ns` after the end of operator `trigger` lies. */
+/* The step, from the cut on, in which the time `ns` after the end of operator `trigger` lies. */
 static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uint64_t ns) {
   size_t low = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
-  size_t high = 2 * c->weave.l->step_count;
+  size_t high = 2 * c->build.l->step_count;
   uint64_t at = c->time_ns[low] + ns;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -8440,7 +8451,7 @@ static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uin
   return low;
 }
 
-/* A strand's last access at a position of at most `step`; or the last of all, in the iteration
+/* A live range's last access at a position of at most `step`; or the last of all, in the iteration
    before. */
 static size_t gmlo_scheduler_access(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
   const gmlake_offload_graph *graph = c->graph;
@@ -8467,18 +8478,17 @@ static size_t gmlo_scheduler_next(const gmlo_scheduler *c, uint32_t tensor, size
    iteration. */
 static size_t gmlo_scheduler_from(const gmlo_scheduler *c, size_t access, size_t step) {
   size_t position = c->graph->accesses[access].position;
-  return position >= step ? position : position + c->weave.l->step_count;
+  return position >= step ? position : position + c->build.l->step_count;
 }
 
-static size_t gmlo_scheduler_bytes(const gmlo_scheduler *c, uint32_t strand) {
-  return c->weave.l->slots[c->weave.strands[strand].slot].bytes;
+static size_t gmlo_scheduler_bytes(const gmlo_scheduler *c, uint32_t live) {
+  return c->build.l->slots[c->build.live_ranges[live].slot].bytes;
 }
 
-/* Adds the strand's bytes to the steps [from, to), from the turn on and maybe beyond the end; sign
-   -1: subtracts them. */
-static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t strand, size_t from, size_t to,
-                               int sign) {
-  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, strand);
+/* Adds the live range's bytes to the steps [from, to), from the cut on and maybe beyond the end;
+   sign -1: subtracts them. */
+static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t live, size_t from, size_t to, int sign) {
+  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, live);
   if (from < to) gmlo_profile_add(&c->level, from, to - from, sign * bytes);
 }
 
@@ -8486,11 +8496,11 @@ static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t strand, size_t from, 
 static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t access, size_t out,
                                 int is_copy) {
   gmlo_absence *a;
-  size_t n = c->weave.l->step_count, next = gmlo_scheduler_next(c, tensor, access);
+  size_t n = c->build.l->step_count, next = gmlo_scheduler_next(c, tensor, access);
   if (c->absence_count == c->absence_capacity) return 0;
   a = &c->absences[c->absence_count++];
   c->absence_of[access] = (uint32_t)c->absence_count;
-  a->strand = c->weave.by_id[tensor];
+  a->live = c->build.by_id[tensor];
   a->last_use = c->graph->accesses[access].position;
   a->use = gmlo_scheduler_from(c, next, a->last_use + (size_t)1);
   while (out < a->last_use) out += n; /* its trigger is in the next iteration */
@@ -8498,57 +8508,57 @@ static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t acces
   a->in = a->use;
   a->is_copy = is_copy;
   a->returns = c->is_named[next];
-  gmlo_scheduler_add(c, a->strand, a->out + 1, a->use, -1);
+  gmlo_scheduler_add(c, a->live, a->out + 1, a->use, -1);
   return 1;
 }
 
-/* Whether the strand is away in a step that lies behind its access. */
+/* Whether the live range is away in a step that lies behind its access. */
 static int gmlo_scheduler_is_away(const gmlo_scheduler *c, size_t access, size_t step) {
   uint32_t id = c->absence_of[access];
-  if (step < c->graph->accesses[access].position) step += c->weave.l->step_count;
+  if (step < c->graph->accesses[access].position) step += c->build.l->step_count;
   return id != 0 && step > c->absences[id - 1].out;
 }
 
-/* Whether a strand may leave, and exists in the step. */
+/* Whether a live range may leave, and exists in the step. */
 static int gmlo_scheduler_may_leave(const gmlo_scheduler *c, uint32_t id, size_t step) {
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_strand *strand = &c->weave.strands[id];
-  size_t from = gmlo_lesson_way(l, l->turn, strand->from), bytes = gmlo_scheduler_bytes(c, id);
-  if (strand->id == GMLAKE_OFFLOAD_NONE || bytes == 0 || bytes < c->desc->tensor_bytes_min ||
-      c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
+  const gmlo_recording *l = c->build.l;
+  const gmlo_live_range *live = &c->build.live_ranges[id];
+  size_t from = gmlo_recording_way(l, l->cut, live->from), bytes = gmlo_scheduler_bytes(c, id);
+  if (live->id == GMLAKE_OFFLOAD_NONE || bytes == 0 || bytes < c->desc->tensor_bytes_min ||
+      c->graph->access_begin[live->id] == c->graph->access_begin[live->id + 1]) {
     return 0;
   }
-  if (gmlo_strand_is_whole(l, strand)) return 1;
+  if (gmlo_live_is_whole(l, live)) return 1;
   if (step < from) step += l->step_count;
-  return step >= from && step < from + strand->length;
+  return step >= from && step < from + live->length;
 }
 
-/* The strand is not used for a while from the step on: notes when it will be. */
-static void gmlo_scheduler_offer(gmlo_scheduler *c, uint32_t strand, size_t step) {
-  uint32_t tensor = c->weave.strands[strand].id;
-  size_t n = c->weave.l->step_count, which = c->spares_out && !c->is_written[strand], use;
-  if (!gmlo_scheduler_may_leave(c, strand, step)) return;
-  use = gmlo_scheduler_from(c, gmlo_scheduler_next(c, tensor, c->rest[strand]), step);
+/* The live range is not used for a while from the step on: notes when it will be. */
+static void gmlo_scheduler_push(gmlo_scheduler *c, uint32_t live, size_t step) {
+  uint32_t tensor = c->build.live_ranges[live].id;
+  size_t n = c->build.l->step_count, which = c->spares_out && !c->is_written[live], use;
+  if (!gmlo_scheduler_may_leave(c, live, step)) return;
+  use = gmlo_scheduler_from(c, gmlo_scheduler_next(c, tensor, c->rest[live]), step);
   if (use == step) return;
-  gmlo_heap_push(c->heaps[which], &c->heap_counts[which], (uint64_t)(2 * n - use) << 32 | strand);
+  gmlo_heap_push(c->heaps[which], &c->heap_counts[which], (uint64_t)(2 * n - use) << 32 | live);
 }
 
 /* Goes on to a step of the graph: `rest` of what it uses is there. */
 static void gmlo_scheduler_pass(gmlo_scheduler *c, size_t step) {
   size_t i;
   for (i = 0; i < gmlo_op_refs(c->graph, (uint32_t)step); i++) {
-    uint32_t tensor = gmlo_op_ref(c->graph, (uint32_t)step, i), strand = c->weave.by_id[tensor];
-    size_t next = gmlo_scheduler_next(c, tensor, c->rest[strand]);
-    if (c->graph->accesses[next].position == step) c->rest[strand] = (uint32_t)next;
+    uint32_t tensor = gmlo_op_ref(c->graph, (uint32_t)step, i), live = c->build.by_id[tensor];
+    size_t next = gmlo_scheduler_next(c, tensor, c->rest[live]);
+    if (c->graph->accesses[next].position == step) c->rest[live] = (uint32_t)next;
   }
 }
 
-/* How long the first strand of a heap is not used behind the step; 0: the heap is empty. What is
-   used by then, or away, goes. */
+/* How long the first live range of a heap is not used behind the step; 0: the heap is empty. What
+   is used by then, or away, goes. */
 static uint64_t gmlo_scheduler_unused_ns(gmlo_scheduler *c, size_t which, size_t step) {
   while (c->heap_counts[which] != 0) {
     uint64_t top = c->heaps[which][0];
-    size_t use = 2 * c->weave.l->step_count - (size_t)(top >> 32);
+    size_t use = 2 * c->build.l->step_count - (size_t)(top >> 32);
     if (use > step && !gmlo_scheduler_is_away(c, c->rest[(uint32_t)top], step))
       return (which != 0 ? GMLO_CLEAN_GAIN : 1) * (c->time_ns[use] - c->time_ns[step] + 1);
     (void)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
@@ -8564,15 +8574,15 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
   uint64_t clean_ns = gmlo_scheduler_unused_ns(c, 1, step);
   size_t which = clean_ns > dirty_ns, access;
   gmlo_absence *a;
-  uint32_t strand;
+  uint32_t live;
   if (clean_ns == 0 && dirty_ns == 0) return 0;
-  strand = (uint32_t)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
-  access = c->rest[strand];
+  live = (uint32_t)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
+  access = c->rest[live];
   if (c->absence_of[access] == 0)
-    return gmlo_scheduler_leave(c, c->weave.strands[strand].id, access,
-                                c->graph->accesses[access].position, c->is_written[strand]);
+    return gmlo_scheduler_leave(c, c->build.live_ranges[live].id, access,
+                                c->graph->accesses[access].position, c->is_written[live]);
   a = &c->absences[c->absence_of[access] - 1]; /* it leaves earlier than it would */
-  gmlo_scheduler_add(c, strand, a->last_use + (size_t)1, a->out + 1, -1);
+  gmlo_scheduler_add(c, live, a->last_use + (size_t)1, a->out + 1, -1);
   a->out = a->last_use;
   return 1;
 }
@@ -8581,11 +8591,11 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
 
 /* Lowers a step to the target. pre: it was done for those before it. Returns its work. */
 static size_t gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target) {
-  size_t i, offers = step == 0 ? c->weave.strand_count : gmlo_op_refs(c->graph, (uint32_t)step - 1);
-  size_t work = 8 + (step == 0 ? 1 : 8) * offers;
-  for (i = 0; i < offers; i++)
-    gmlo_scheduler_offer(
-        c, step == 0 ? (uint32_t)i : c->weave.by_id[gmlo_op_ref(c->graph, (uint32_t)step - 1, i)],
+  size_t i, options = step == 0 ? c->build.live_count : gmlo_op_refs(c->graph, (uint32_t)step - 1);
+  size_t work = 8 + (step == 0 ? 1 : 8) * options;
+  for (i = 0; i < options; i++)
+    gmlo_scheduler_push(
+        c, step == 0 ? (uint32_t)i : c->build.by_id[gmlo_op_ref(c->graph, (uint32_t)step - 1, i)],
         step);
   gmlo_scheduler_pass(c, step);
   while (gmlo_profile_max(&c->level, step, 1) > (int64_t)target && gmlo_scheduler_lower(c, step))
@@ -8596,7 +8606,7 @@ static size_t gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target
 /* Sorts the absences by their uses; or by how long they are. */
 static void gmlo_scheduler_sort(gmlo_scheduler *c, int by_length) {
   gmlo_absence *sorted = c->absences + c->absence_capacity;
-  size_t i, n = c->weave.l->step_count;
+  size_t i, n = c->build.l->step_count;
   for (i = 0; i < c->absence_count; i++)
     c->keys[i] = (uint32_t)(c->absences[i].use - (by_length ? c->absences[i].out : 0));
   gmlo_sort_keys(c->keys, c->absence_count, c->begin, 2 * n + 1, c->order);
@@ -8606,11 +8616,11 @@ static void gmlo_scheduler_sort(gmlo_scheduler *c, int by_length) {
 
 /* Takes an absence back if it is not needed for `target` bytes. */
 static int gmlo_scheduler_take_back(gmlo_scheduler *c, const gmlo_absence *a, size_t target) {
-  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, a->strand);
+  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, a->live);
   size_t count = a->use - a->out - 1;
   if (count != 0 && gmlo_profile_max(&c->level, a->out + 1, count) + bytes > (int64_t)target)
     return 0;
-  gmlo_scheduler_add(c, a->strand, a->out + 1, a->use, 1);
+  gmlo_scheduler_add(c, a->live, a->out + 1, a->use, 1);
   return 1;
 }
 
@@ -8634,7 +8644,7 @@ static size_t gmlo_scheduler_latest(const gmlo_scheduler *c, const gmlo_absence 
    as the ones behind it allow, of which the first begins at *end: twice its time before the use,
    or later, as soon as there is room. */
 static void gmlo_scheduler_return(gmlo_scheduler *c, gmlo_absence *a, int is_early, uint64_t *end) {
-  size_t at, bytes = gmlo_scheduler_bytes(c, a->strand);
+  size_t at, bytes = gmlo_scheduler_bytes(c, a->live);
   uint64_t copy = gmlo_copy_time(bytes, c->desc->both_bytes_per_s / 2) + GMLO_COPY_NS;
   if (!a->returns) return;
   if (c->time_ns[a->use] < *end) *end = c->time_ns[a->use];
@@ -8643,30 +8653,31 @@ static void gmlo_scheduler_return(gmlo_scheduler *c, gmlo_absence *a, int is_ear
   if (at < a->use)
     a->in =
         gmlo_profile_since(&c->level, at, a->use, (int64_t)c->desc->target_bytes - (int64_t)bytes);
-  gmlo_scheduler_add(c, a->strand, a->in, a->use, 1);
+  gmlo_scheduler_add(c, a->live, a->in, a->use, 1);
 }
 
-/* The slot that stands for the strand when a step has ended. */
-static uint32_t gmlo_strand_slot(const gmlo_lesson *l, const gmlo_strand *strand, uint32_t step) {
-  if (strand->heir == GMLAKE_OFFLOAD_NONE || step < l->slots[strand->heir].birth)
-    return strand->slot;
-  return strand->heir;
+/* The slot that stands for the live range when a step has ended. */
+static uint32_t gmlo_live_slot(const gmlo_recording *l, const gmlo_live_range *live,
+                               uint32_t step) {
+  if (live->carried == GMLAKE_OFFLOAD_NONE || step < l->slots[live->carried].alloc)
+    return live->slot;
+  return live->carried;
 }
 
 static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_move *move, const gmlo_absence *a,
                                 int is_in) {
-  const gmlo_lesson *l = c->weave.l;
+  const gmlo_recording *l = c->build.l;
   size_t n = l->step_count;
-  move->step = (uint32_t)((l->turn + (is_in ? a->in + n - 1 : a->out)) % n);
-  move->slot = gmlo_strand_slot(l, &c->weave.strands[a->strand], move->step);
-  move->use = (uint32_t)((l->turn + (is_in ? a->use : a->last_use)) % n);
+  move->step = (uint32_t)((l->cut + (is_in ? a->in + n - 1 : a->out)) % n);
+  move->slot = gmlo_live_slot(l, &c->build.live_ranges[a->live], move->step);
+  move->use = (uint32_t)((l->cut + (is_in ? a->use : a->last_use)) % n);
   move->is_in = is_in;
   move->is_copy = a->is_copy;
 }
 
 /* Lists the moves by step, those that leave first. 0 if host memory is refused. */
 static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
-  const gmlo_lesson *l = c->weave.l;
+  const gmlo_recording *l = c->build.l;
   size_t i, count = 0, n = l->step_count;
   gmlo_move *unsorted;
   schedule->step_count = n;
@@ -8693,22 +8704,22 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
 
 /* Makes what all ways to plan share, but for arrays and what is named. */
 static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
-  const gmlo_lesson *l = c->weave.l;
+  const gmlo_recording *l = c->build.l;
   int64_t *more = c->still.tree_max + c->still.leaf_count;
-  size_t i, n = l->step_count, strands = c->weave.strand_count;
+  size_t i, n = l->step_count, live_ranges = c->build.live_count;
   for (i = 0; i < 2 * n; i++)
-    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
+    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->cut + i) % n].time_ns;
   for (i = 0; i < l->named_count; i++)
-    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
-  for (i = 0; i < strands; i++) {
-    const gmlo_strand *strand = &c->weave.strands[i];
+    if (l->named[i].how & GMLO_WRITES) c->is_written[c->build.of[l->named[i].slot]] = 1;
+  for (i = 0; i < live_ranges; i++) {
+    const gmlo_live_range *live = &c->build.live_ranges[i];
     int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, (uint32_t)i);
-    size_t from = gmlo_lesson_way(l, l->turn, strand->from), to = from + strand->length;
-    int is_whole = gmlo_strand_is_whole(l, strand);
+    size_t from = gmlo_recording_way(l, l->cut, live->from), to = from + live->length;
+    int is_whole = gmlo_live_is_whole(l, live);
     c->is_written[i] |= !is_whole;
-    if (strand->id != GMLAKE_OFFLOAD_NONE)
-      c->rest[i] = (uint32_t)c->graph->access_begin[strand->id + 1] - 1;
-    if (strand->length == 0) continue;
+    if (live->id != GMLAKE_OFFLOAD_NONE)
+      c->rest[i] = (uint32_t)c->graph->access_begin[live->id + 1] - 1;
+    if (live->length == 0) continue;
     more[is_whole ? 0 : from] += bytes;
     if (is_whole || to == n) continue;
     more[to % n] -= bytes;
@@ -8719,50 +8730,50 @@ static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
 
 /* Notes what a step of the graph names. Returns its work. */
 static size_t gmlo_scheduler_name(gmlo_scheduler *c, size_t step) {
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_lesson_step *known = &l->steps[(l->turn + step) % l->step_count];
+  const gmlo_recording *l = c->build.l;
+  const gmlo_recording_step *known = &l->steps[(l->cut + step) % l->step_count];
   size_t k;
   gmlo_scheduler_pass(c, step);
   for (k = known->named_begin; k < known->named_end; k++) {
-    uint32_t strand = c->weave.of[l->named[k].slot];
-    if (c->weave.strands[strand].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[strand]] = 1;
+    uint32_t live = c->build.of[l->named[k].slot];
+    if (c->build.live_ranges[live].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[live]] = 1;
   }
   return 4 + 8 * (known->named_end - known->named_begin);
 }
 
 /* Makes room for what all ways share; 0 if host memory is refused. */
 static int gmlo_scheduler_take(gmlo_scheduler *c) {
-  gmlo_scope *scope = &c->weave.scope;
-  size_t n = c->weave.l->step_count, strands = c->weave.strand_count;
-  size_t accesses = c->graph->access_count, offers = c->graph->ref_count + strands;
+  gmlo_scope *scope = &c->build.scope;
+  size_t n = c->build.l->step_count, live_ranges = c->build.live_count;
+  size_t accesses = c->graph->access_count, options = c->graph->ref_count + live_ranges;
   c->time_ns = (uint64_t *)gmlo_take(scope, 2 * n + 1, sizeof *c->time_ns);
-  c->is_written = (unsigned char *)gmlo_take(scope, strands, 1);
+  c->is_written = (unsigned char *)gmlo_take(scope, live_ranges, 1);
   c->is_named = (unsigned char *)gmlo_take(scope, accesses, 1);
-  c->rest = (uint32_t *)gmlo_take(scope, strands, sizeof *c->rest);
+  c->rest = (uint32_t *)gmlo_take(scope, live_ranges, sizeof *c->rest);
   c->absence_of = (uint32_t *)gmlo_take(scope, accesses, sizeof *c->absence_of);
-  c->heaps[0] = (uint64_t *)gmlo_take_unset(scope, offers, 2 * sizeof **c->heaps);
+  c->heaps[0] = (uint64_t *)gmlo_take_unset(scope, options, 2 * sizeof **c->heaps);
   if (!gmlo_profile_take(&c->still, scope, n) || !gmlo_profile_take(&c->level, scope, n) ||
       c->time_ns == NULL || c->is_written == NULL || c->is_named == NULL || c->rest == NULL ||
       c->absence_of == NULL || c->heaps[0] == NULL) {
     return 0;
   }
-  c->heaps[1] = c->heaps[0] + offers;
+  c->heaps[1] = c->heaps[0] + options;
   return 1;
 }
 
-/* Makes room for a way, and for its rehearsal; 0 if host memory is refused. */
+/* Makes room for a way, and for its simulation; 0 if host memory is refused. */
 static int gmlo_scheduler_take_way(gmlo_scheduler *c) {
-  gmlo_scope *scope = &c->weave.scope;
-  gmlo_trial *r = &c->trial;
-  size_t n = c->weave.l->step_count, strands = c->weave.strand_count;
-  size_t most = c->plan->event_count + 4 * c->weave.l->slot_count;
+  gmlo_scope *scope = &c->build.scope;
+  gmlo_schedule_sim *r = &c->sim;
+  size_t n = c->build.l->step_count, live_ranges = c->build.live_count;
+  size_t most = c->plan->event_count + 4 * c->build.l->slot_count;
   c->absence_capacity = most;
   c->absences = (gmlo_absence *)gmlo_take_unset(scope, most,
                                                 2 * sizeof *c->absences); /* half of it to sort */
   c->keys = (uint32_t *)gmlo_take_unset(scope, most, 4 * sizeof *c->keys);
   c->begin = (uint32_t *)gmlo_take(scope, 2 * n + 2, sizeof *c->begin);
-  r->ready_ns = (uint64_t *)gmlo_take(scope, strands, 2 * sizeof *r->ready_ns);
-  r->is_away = (unsigned char *)gmlo_take(scope, strands, 1);
+  r->ready_ns = (uint64_t *)gmlo_take(scope, live_ranges, 2 * sizeof *r->ready_ns);
+  r->is_away = (unsigned char *)gmlo_take(scope, live_ranges, 1);
   r->left_ns = (uint64_t *)gmlo_take_unset(scope, most, 2 * sizeof *r->left_ns);
   r->left_bytes = (size_t *)gmlo_take_unset(scope, most, 2 * sizeof *r->left_bytes);
   if (c->absences == NULL || c->keys == NULL || c->begin == NULL || r->ready_ns == NULL ||
@@ -8770,64 +8781,64 @@ static int gmlo_scheduler_take_way(gmlo_scheduler *c) {
     return 0;
   }
   c->order = c->keys + 2 * most;
-  r->gone_ns = r->ready_ns + strands;
+  r->gone_ns = r->ready_ns + live_ranges;
   return 1;
 }
 
-static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand, int is_in) {
+static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, int is_in) {
   double speed = is_in ? c->desc->in_bytes_per_s : c->desc->out_bytes_per_s;
-  return gmlo_copy_time(c->weave.l->slots[c->weave.strands[strand].slot].real_bytes, speed) +
+  return gmlo_copy_time(c->build.l->slots[c->build.live_ranges[live].slot].real_bytes, speed) +
          GMLO_COPY_NS;
 }
 
-/* ---- Virtual chunks: which chunks a tensor has ---- */
+/* ---- Virtual registers: which chunks a tensor has ---- */
 
-/* A virtual chunk (vchunk) stands for a chunk, whichever that is. A tensor that has the same
-   vchunks whenever it is there, at the same addresses, needs no mapping after the first time. So
-   each strand that comes and goes, a value, has a virtual block (vblock): addresses, and vchunks
+/* A virtual register (vreg) stands for a chunk, whichever that is. A tensor that has the same
+   vregs whenever it is there, at the same addresses, needs no mapping after the first time. So
+   each live range that comes and goes, a value, has a virtual range (vrange): addresses, and vregs
    that no other value has while it is there. This is register allocation: values have live
-   intervals, and those of one vchunk do not overlap. Time is counted in half steps from the turn
-   on: what is born in a step or comes back before it comes at 2 * step, what leaves behind it
-   leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Intervals get their vchunks in
+   intervals, and those of one vreg do not overlap. Time is counted in half steps from the cut
+   on: what is allocated in a step or comes back before it comes at 2 * step, what leaves behind it
+   leaves at 2 * step + 1, what is freed in it is gone at 2 * step + 2. Intervals get their vregs in
    the order in which they begin (linear scan); the value's later ones reserve the same. Of the
-   vchunks that suit, those are taken that are needed again soonest behind the value's end: what
+   vregs that suit, those are taken that are needed again soonest behind the value's end: what
    leaves first comes back last, in most programs. Where none suits all the time, one is taken whose
    reservation begins last; that one is gone, and its value is mapped to another when it comes back.
-   No value is moved while it is there: what is there across the turn should have its vchunks at
+   No value is moved while it is there: what is there across the cut should have its vregs at
    both ends. Where it lost one, all begin anew, and it begins where it ended before. Cost:
-   O(intervals * vchunks) up to GMLO_ASSIGN_WORK, and less where tensors of one size follow each
+   O(intervals * vregs) up to GMLO_ASSIGN_WORK, and less where tensors of one size follow each
    other. */
 
-#define GMLO_VBLOCKS_TRIED 8u
-#define GMLO_VBLOCKS_SEEN 1024u              /* at most, for one that may be tried */
-#define GMLO_ASSIGN_WORK ((uint64_t)1 << 22) /* steps; then the first vchunks that suit are taken */
+#define GMLO_VRANGES_TRIED 8u
+#define GMLO_VRANGES_SEEN 1024u              /* at most, for one that may be tried */
+#define GMLO_ASSIGN_WORK ((uint64_t)1 << 22) /* steps; then the first vregs that suit are taken */
 #define GMLO_ASSIGNS 4u                      /* at most */
 
-typedef struct gmlo_interval { /* when a strand is there; also in the list of a vchunk */
+typedef struct gmlo_interval { /* when a live range is there; also in the list of a vreg */
   struct gmlo_interval *next;
   size_t begin, end;
   size_t soft;                      /* when the copy to the host has ended, or `end` */
-  uint32_t value, number, position; /* [in a vchunk's list] the value, its interval, its chunk */
+  uint32_t value, number, position; /* [in a vreg's list] the value, its interval, its chunk */
 } gmlo_interval;
 
-typedef struct gmlo_vchunk {
+typedef struct gmlo_vreg {
   gmlo_interval *intervals; /* that have not ended, ascending */
   size_t since;             /* when the last one that has ended did so */
   size_t first;             /* 1 + the begin of the first interval; 0: none */
-} gmlo_vchunk;
+} gmlo_vreg;
 
-typedef struct gmlo_choice { /* of a vchunk: the smaller, the better, and then the older */
+typedef struct gmlo_choice { /* of a vreg: the smaller, the better, and then the older */
   size_t cost, since;
-  uint32_t vchunk;
+  uint32_t vreg;
 } gmlo_choice;
 
-typedef struct gmlo_value { /* a strand that comes and goes */
-  uint32_t strand, count;   /* vchunks */
-  uint32_t vblock;
-  size_t birth, death; /* half steps; death may lie beyond the end */
+typedef struct gmlo_value { /* a live range that comes and goes */
+  uint32_t live, count;     /* vregs */
+  uint32_t vrange;
+  size_t alloc, freed; /* half steps; free may lie beyond the end */
   gmlo_interval *intervals;
   size_t interval_count, at; /* at: the begin of the first one */
-  uint32_t *vchunks;         /* by interval and chunk; NONE: not yet */
+  uint32_t *vregs;           /* by interval and chunk; NONE: not yet */
   int is_around;             /* the last interval goes on as the first one, */
   uint32_t *around;          /* which is to be here; NULL: anywhere */
 } gmlo_value;
@@ -8847,21 +8858,21 @@ typedef struct gmlo_assign {
   gmlo_value *values;
   gmlo_arrival *arrivals;
   size_t value_count, arrival_count;
-  gmlo_vchunk *vchunks;
-  size_t vchunk_max, call_max; /* call_max: the vchunks of all intervals */
-  gmlo_choice *choices;        /* the best ones for an interval, ascending */
+  gmlo_vreg *vregs;
+  size_t vreg_max, call_max; /* call_max: the vregs of all intervals */
+  gmlo_choice *choices;      /* the best ones for an interval, ascending */
   size_t choice_count;
   size_t at, rounds;              /* of the arrivals, of all of them */
   uint64_t work;                  /* steps so far */
-  size_t *free_until, *free_from; /* by vblock: its addresses are free between these */
-  uint32_t *vblock_last;          /* the value that had the vblock last */
+  size_t *free_until, *free_from; /* by vrange: its addresses are free between these */
+  uint32_t *vrange_last;          /* the value that had the vrange last */
 } gmlo_assign;
 
 /* When the bytes of each move's copy out are on the host, if none has to wait for memory. Copies
-   that are queued at the end go on behind the turn, which the second round sees. */
+   that are queued at the end go on behind the cut, which the second round sees. */
 static int gmlo_assign_copies(gmlo_assign *u) {
   const gmlo_scheduler *c = u->c;
-  const gmlo_lesson *l = c->weave.l;
+  const gmlo_recording *l = c->build.l;
   const gmlo_schedule *schedule = u->schedule;
   size_t round, i, k, position, at, n = l->step_count;
   uint64_t free_ns = 0;
@@ -8870,13 +8881,13 @@ static int gmlo_assign_copies(gmlo_assign *u) {
   for (round = 0; round < 2; round++) {
     free_ns = free_ns > c->time_ns[n] ? free_ns - c->time_ns[n] : 0;
     for (position = at = 0; position < n; position++) {
-      i = (l->turn + position) % n;
+      i = (l->cut + position) % n;
       for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
         const gmlo_move *move = &schedule->moves[k];
         u->soft[k] = 2 * position + 1;
         if (move->is_in || !move->is_copy) continue;
         if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
-        free_ns += gmlo_scheduler_copy_ns(c, c->weave.of[move->slot], 0);
+        free_ns += gmlo_scheduler_copy_ns(c, c->build.of[move->slot], 0);
         if (at < position + 1) at = position + 1;
         while (at < 2 * n && c->time_ns[at] < free_ns) at++;
         u->soft[k] = 2 * at;
@@ -8889,7 +8900,7 @@ static int gmlo_assign_copies(gmlo_assign *u) {
 /* Adds an interval, which may lie beyond the end or across it, to a list. */
 static int gmlo_assign_interval(gmlo_assign *u, gmlo_value *value, size_t begin, size_t end,
                                 size_t soft) {
-  size_t round = 2 * u->c->weave.l->step_count;
+  size_t round = 2 * u->c->build.l->step_count;
   gmlo_interval *interval, **link = &value->intervals;
   if (begin >= round) begin -= round, end -= round, soft -= round;
   if (end > round) {
@@ -8908,47 +8919,47 @@ static int gmlo_assign_interval(gmlo_assign *u, gmlo_value *value, size_t begin,
   return 1;
 }
 
-/* The moves of one strand, from its birth on; of one that exists all the time from a move on that
-   brings it back. */
+/* The moves of one live range, from its allocation on; of one that exists all the time from a move
+   on that fetches it back. */
 typedef struct gmlo_trip {
-  uint32_t strand;
+  uint32_t live;
   size_t when, soft;
   int is_in;
 } gmlo_trip;
 
-/* Lists when a strand is there, by its moves. A strand that never comes is left out. */
+/* Lists when a live range is there, by its moves. A live range that never comes is left out. */
 static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size_t count) {
-  const gmlo_lesson *l = u->c->weave.l;
-  const gmlo_strand *strand = &u->c->weave.strands[id];
+  const gmlo_recording *l = u->c->build.l;
+  const gmlo_live_range *live = &u->c->build.live_ranges[id];
   gmlo_value *value = &u->values[u->value_count];
   size_t i, round = 2 * l->step_count, first = 0, begin;
-  int is_whole = gmlo_strand_is_whole(l, strand), is_there = 1, ok = 1;
+  int is_whole = gmlo_live_is_whole(l, live), is_there = 1, ok = 1;
   memset(value, 0, sizeof *value);
-  value->strand = id;
+  value->live = id;
   if (is_whole) {
     while (first < count && !trips[first].is_in) first++;
-    if (first == count || strand->heir != GMLAKE_OFFLOAD_NONE) return 1;
-    value->birth = begin = trips[first++].when;
-    value->death = begin + round;
+    if (first == count || live->carried != GMLAKE_OFFLOAD_NONE) return 1;
+    value->alloc = begin = trips[first++].when;
+    value->freed = begin + round;
   } else {
-    value->birth = begin = 2 * gmlo_lesson_way(l, l->turn, strand->from);
-    value->death = begin + 2 * (size_t)strand->length;
+    value->alloc = begin = 2 * gmlo_recording_way(l, l->cut, live->from);
+    value->freed = begin + 2 * (size_t)live->length;
     while (first < count && trips[first].when < begin) first++;
   }
   for (i = 0; i + (size_t)is_whole < count && ok; i++) {
     const gmlo_trip *trip = &trips[(first + i) % count];
-    size_t far = trip->when < value->birth ? round : 0;
-    if (trip->is_in == is_there || trip->when + far >= value->death) continue;
+    size_t far = trip->when < value->alloc ? round : 0;
+    if (trip->is_in == is_there || trip->when + far >= value->freed) continue;
     if (!trip->is_in)
       ok = gmlo_assign_interval(u, value, begin, trip->when + far, trip->soft + far);
     begin = trip->when + far;
     is_there = trip->is_in;
   }
-  if (is_there && begin < value->death)
-    ok = ok && gmlo_assign_interval(u, value, begin, value->death, value->death);
+  if (is_there && begin < value->freed)
+    ok = ok && gmlo_assign_interval(u, value, begin, value->freed, value->freed);
   if (value->intervals == NULL) return ok;
   value->at = value->intervals->begin;
-  value->vblock = GMLAKE_OFFLOAD_NONE;
+  value->vrange = GMLAKE_OFFLOAD_NONE;
   u->value_count++;
   return ok;
 }
@@ -8956,33 +8967,33 @@ static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size
 /* Lists who comes and goes, and how many chunks the rest leaves. */
 static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
   const gmlo_scheduler *c = u->c;
-  const gmlo_lesson *l = c->weave.l;
+  const gmlo_recording *l = c->build.l;
   const gmlo_schedule *schedule = u->schedule;
-  size_t i, k, count = schedule->begin[l->step_count], strands = c->weave.strand_count, at = 0;
+  size_t i, k, count = schedule->begin[l->step_count], live_ranges = c->build.live_count, at = 0;
   size_t fixed_bytes = 0;
   gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips), *unsorted;
   uint32_t *keys = (uint32_t *)gmlo_take(&u->scope, count + 1, 2 * sizeof *keys);
-  uint32_t *begin = (uint32_t *)gmlo_take(&u->scope, strands + 1, sizeof *begin);
-  u->values = (gmlo_value *)gmlo_take(&u->scope, strands + 1, sizeof *u->values);
+  uint32_t *begin = (uint32_t *)gmlo_take(&u->scope, live_ranges + 1, sizeof *begin);
+  u->values = (gmlo_value *)gmlo_take(&u->scope, live_ranges + 1, sizeof *u->values);
   if (trips == NULL || keys == NULL || begin == NULL || u->values == NULL ||
       !gmlo_assign_copies(u)) {
     return 0;
   }
   unsorted = trips + count + 1;
-  for (i = 0; i < count; i++) { /* from the turn on */
-    k = (schedule->begin[l->turn] + i) % count;
-    keys[i] = unsorted[i].strand = c->weave.of[schedule->moves[k].slot];
+  for (i = 0; i < count; i++) { /* from the cut on */
+    k = (schedule->begin[l->cut] + i) % count;
+    keys[i] = unsorted[i].live = c->build.of[schedule->moves[k].slot];
     unsorted[i].is_in = schedule->moves[k].is_in;
-    unsorted[i].when = 2 * gmlo_lesson_way(l, l->turn, schedule->moves[k].step) + 1;
+    unsorted[i].when = 2 * gmlo_recording_way(l, l->cut, schedule->moves[k].step) + 1;
     unsorted[i].when += (size_t)unsorted[i].is_in;
     unsorted[i].soft = u->soft[k];
   }
-  gmlo_sort_keys(keys, count, begin, strands, keys + count);
+  gmlo_sort_keys(keys, count, begin, live_ranges, keys + count);
   for (i = 0; i < count; i++) trips[i] = unsorted[keys[count + i]];
-  for (i = 0; i < strands; i++) {
+  for (i = 0; i < live_ranges; i++) {
     size_t before = u->value_count, first = at;
-    while (at < count && trips[at].strand == i) at++;
-    if (c->weave.strands[i].id == GMLAKE_OFFLOAD_NONE) continue;
+    while (at < count && trips[at].live == i) at++;
+    if (c->build.live_ranges[i].id == GMLAKE_OFFLOAD_NONE) continue;
     if (!gmlo_assign_value(u, (uint32_t)i, trips + first, at - first)) return 0;
     if (u->value_count == before) {
       fixed_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
@@ -8990,7 +9001,7 @@ static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
       u->values[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
     }
   }
-  u->vchunk_max =
+  u->vreg_max =
       c->desc->target_bytes > fixed_bytes ? (c->desc->target_bytes - fixed_bytes) / chunk_bytes : 0;
   return 1;
 }
@@ -8998,7 +9009,7 @@ static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
 /* Lists all intervals in the order of their begins, those around the end first. 0 if host memory is
    refused. */
 static int gmlo_assign_list(gmlo_assign *u) {
-  size_t i, n, round = 2 * u->c->weave.l->step_count, count = 0;
+  size_t i, n, round = 2 * u->c->build.l->step_count, count = 0;
   gmlo_arrival *unsorted;
   uint32_t *keys, *begin;
   for (i = 0; i < u->value_count; i++) count += u->values[i].interval_count;
@@ -9027,11 +9038,11 @@ static int gmlo_assign_list(gmlo_assign *u) {
   return 1;
 }
 
-/* When an interval, or a later one of its value, and somebody else first want the vchunk at once.
-   SIZE_MAX: they never do, and *out_gap is how long the vchunk is free behind them. */
-static size_t gmlo_vchunk_clash(const gmlo_vchunk *vchunk, const gmlo_interval *mine, int is_soft,
-                                size_t *out_gap) {
-  const gmlo_interval *other = vchunk->intervals;
+/* When an interval, or a later one of its value, and somebody else first want the vreg at once.
+   SIZE_MAX: they never do, and *out_gap is how long the vreg is free behind them. */
+static size_t gmlo_vreg_clash(const gmlo_vreg *vreg, const gmlo_interval *mine, int is_soft,
+                              size_t *out_gap) {
+  const gmlo_interval *other = vreg->intervals;
   size_t end = 0;
   while (mine != NULL && other != NULL) {
     if (mine->begin < (is_soft ? other->soft : other->end) &&
@@ -9050,31 +9061,31 @@ static size_t gmlo_vchunk_clash(const gmlo_vchunk *vchunk, const gmlo_interval *
   return SIZE_MAX;
 }
 
-/* How long a copy out that goes on behind the turn holds the vchunk back then. */
-static size_t gmlo_vchunk_late(const gmlo_vchunk *vchunk, const gmlo_interval *mine, size_t round) {
+/* How long a copy out that goes on behind the cut holds the vreg back then. */
+static size_t gmlo_vreg_late(const gmlo_vreg *vreg, const gmlo_interval *mine, size_t round) {
   size_t late = 0;
   for (; mine != NULL; mine = mine->next)
     if (mine->soft > round + late) late = mine->soft - round;
-  return vchunk->first != 0 && late >= vchunk->first ? late - vchunk->first + 1 : 0;
+  return vreg->first != 0 && late >= vreg->first ? late - vreg->first + 1 : 0;
 }
 
 static int gmlo_interval_meets(const gmlo_interval *a, const gmlo_interval *b) {
   return a->begin < b->end && b->begin < a->end;
 }
 
-/* Whether an interval of a vchunk's list is there across the turn, so that it cannot be moved. */
+/* Whether an interval of a vreg's list is there across the cut, so that it cannot be moved. */
 static int gmlo_assign_is_firm(const gmlo_assign *u, const gmlo_interval *interval) {
   const gmlo_value *value = &u->values[interval->value];
   return value->is_around && interval->number + 1 == value->interval_count;
 }
 
-/* Whether somebody is in the vchunk when the interval begins; *out_is_firm: or will be there across
-   the turn before it ends. */
-static int gmlo_vchunk_is_taken(const gmlo_assign *u, const gmlo_vchunk *vchunk,
-                                const gmlo_interval *interval, int *out_is_firm) {
+/* Whether somebody is in the vreg when the interval begins; *out_is_firm: or will be there across
+   the cut before it ends. */
+static int gmlo_vreg_is_taken(const gmlo_assign *u, const gmlo_vreg *vreg,
+                              const gmlo_interval *interval, int *out_is_firm) {
   const gmlo_interval *other;
   *out_is_firm = 0;
-  for (other = vchunk->intervals; other != NULL && other->begin < interval->end;
+  for (other = vreg->intervals; other != NULL && other->begin < interval->end;
        other = other->next) {
     if (!gmlo_interval_meets(other, interval)) continue;
     if (other->begin <= interval->begin) return 1;
@@ -9083,29 +9094,29 @@ static int gmlo_vchunk_is_taken(const gmlo_assign *u, const gmlo_vchunk *vchunk,
   return 0;
 }
 
-/* When all that has begun in the vchunk has left it. */
-static size_t gmlo_vchunk_ready(const gmlo_vchunk *vchunk, size_t now) {
+/* When all that has begun in the vreg has left it. */
+static size_t gmlo_vreg_ready(const gmlo_vreg *vreg, size_t now) {
   const gmlo_interval *interval;
   size_t ready = 0;
-  for (interval = vchunk->intervals; interval != NULL && interval->begin <= now;
+  for (interval = vreg->intervals; interval != NULL && interval->begin <= now;
        interval = interval->next)
     if (interval->soft > ready) ready = interval->soft;
   return ready;
 }
 
-/* Forgets the intervals of a vchunk that have ended. */
-static void gmlo_vchunk_clear(gmlo_vchunk *vchunk, size_t now) {
-  while (vchunk->intervals != NULL && vchunk->intervals->soft <= now) {
-    vchunk->since = vchunk->intervals->soft;
-    vchunk->intervals = vchunk->intervals->next;
+/* Forgets the intervals of a vreg that have ended. */
+static void gmlo_vreg_clear(gmlo_vreg *vreg, size_t now) {
+  while (vreg->intervals != NULL && vreg->intervals->soft <= now) {
+    vreg->since = vreg->intervals->soft;
+    vreg->intervals = vreg->intervals->next;
   }
 }
 
-/* Writes an interval of a value down for a vchunk. 0 if host memory is refused. */
+/* Writes an interval of a value down for a vreg. 0 if host memory is refused. */
 static int gmlo_assign_note(gmlo_assign *u, uint32_t id, const gmlo_interval *mine, uint32_t value,
                             uint32_t number, uint32_t position) {
   gmlo_interval *interval = (gmlo_interval *)gmlo_take(&u->scope, 1, sizeof *interval);
-  gmlo_interval **link = &u->vchunks[id].intervals;
+  gmlo_interval **link = &u->vregs[id].intervals;
   if (interval == NULL) return 0;
   while (*link != NULL && (*link)->begin < mine->begin) link = &(*link)->next;
   *interval = *mine;
@@ -9114,29 +9125,29 @@ static int gmlo_assign_note(gmlo_assign *u, uint32_t id, const gmlo_interval *mi
   interval->position = position;
   interval->next = *link;
   *link = interval;
-  if (u->vchunks[id].first == 0 || u->vchunks[id].first > mine->begin + 1)
-    u->vchunks[id].first = mine->begin + 1;
-  u->values[value].vchunks[number * u->values[value].count + position] = id;
+  if (u->vregs[id].first == 0 || u->vregs[id].first > mine->begin + 1)
+    u->vregs[id].first = mine->begin + 1;
+  u->values[value].vregs[number * u->values[value].count + position] = id;
   return 1;
 }
 
-/* An interval takes a vchunk: reservations that it meets are gone. Later intervals of the value
-   reserve the vchunk where nobody else has. */
+/* An interval takes a vreg: reservations that it meets are gone. Later intervals of the value
+   reserve the vreg where nobody else has. */
 static int gmlo_assign_fill(gmlo_assign *u, uint32_t id, const gmlo_arrival *arrival,
                             uint32_t position) {
   gmlo_value *value = &u->values[arrival->value];
   uint32_t number = arrival->number;
   const gmlo_interval *mine;
   for (mine = arrival->interval; mine != NULL; mine = mine->next, number++) {
-    gmlo_interval **link = &u->vchunks[id].intervals;
+    gmlo_interval **link = &u->vregs[id].intervals;
     int must = number == arrival->number, meets = 0;
     must |= arrival->number == 0 && value->is_around && mine->next == NULL;
-    if (value->vchunks[number * value->count + position] != GMLAKE_OFFLOAD_NONE) continue;
+    if (value->vregs[number * value->count + position] != GMLAKE_OFFLOAD_NONE) continue;
     while (*link != NULL) {
       gmlo_interval *other = *link;
       if (gmlo_interval_meets(other, mine) && must) {
         gmlo_value *loser = &u->values[other->value];
-        loser->vchunks[other->number * loser->count + other->position] = GMLAKE_OFFLOAD_NONE;
+        loser->vregs[other->number * loser->count + other->position] = GMLAKE_OFFLOAD_NONE;
         *link = other->next;
         continue;
       }
@@ -9148,37 +9159,37 @@ static int gmlo_assign_fill(gmlo_assign *u, uint32_t id, const gmlo_arrival *arr
   return 1;
 }
 
-/* Whether the addresses of a vblock are free while the value lives. */
-static int gmlo_vblock_is_free(const gmlo_assign *u, size_t vblock, const gmlo_value *value) {
-  return value->death <= u->free_from[vblock] && value->birth >= u->free_until[vblock];
+/* Whether the addresses of a vrange are free while the value lives. */
+static int gmlo_vrange_is_free(const gmlo_assign *u, size_t vrange, const gmlo_value *value) {
+  return value->freed <= u->free_from[vrange] && value->alloc >= u->free_until[vrange];
 }
 
-/* The vchunks that the vblock had last. */
-static const uint32_t *gmlo_assign_last(const gmlo_assign *u, size_t vblock) {
-  const gmlo_value *last = &u->values[u->vblock_last[vblock]];
-  return last->vchunks + (last->interval_count - 1) * last->count;
+/* The vregs that the vrange had last. */
+static const uint32_t *gmlo_assign_last(const gmlo_assign *u, size_t vrange) {
+  const gmlo_value *last = &u->values[u->vrange_last[vrange]];
+  return last->vregs + (last->interval_count - 1) * last->count;
 }
 
-/* A vblock of the value's size whose vchunks suit; NONE: there is none among the last few. */
+/* A vrange of the value's size whose vregs suit; NONE: there is none among the last few. */
 static uint32_t gmlo_assign_reuse(gmlo_assign *u, const gmlo_value *value) {
   const gmlo_schedule *schedule = u->schedule;
-  size_t vblock, k, gap, round = 2 * u->c->weave.l->step_count;
+  size_t vrange, k, gap, round = 2 * u->c->build.l->step_count;
   unsigned tried = 0, seen = 0;
-  for (vblock = schedule->vblock_count;
-       vblock-- != 0 && tried < GMLO_VBLOCKS_TRIED && seen < GMLO_VBLOCKS_SEEN; seen++) {
-    const uint32_t *vchunks = gmlo_assign_last(u, vblock);
-    if (schedule->vblocks[vblock].count != value->count || !gmlo_vblock_is_free(u, vblock, value))
+  for (vrange = schedule->vrange_count;
+       vrange-- != 0 && tried < GMLO_VRANGES_TRIED && seen < GMLO_VRANGES_SEEN; seen++) {
+    const uint32_t *vregs = gmlo_assign_last(u, vrange);
+    if (schedule->vranges[vrange].count != value->count || !gmlo_vrange_is_free(u, vrange, value))
       continue;
     tried++;
-    for (k = 0; k < value->count && vchunks[k] != GMLAKE_OFFLOAD_NONE; k++) {
-      gmlo_vchunk *vchunk = &u->vchunks[vchunks[k]];
-      gmlo_vchunk_clear(vchunk, value->at);
-      if (gmlo_vchunk_clash(vchunk, value->intervals, 1, &gap) != SIZE_MAX ||
-          gmlo_vchunk_late(vchunk, value->intervals, round) != 0)
+    for (k = 0; k < value->count && vregs[k] != GMLAKE_OFFLOAD_NONE; k++) {
+      gmlo_vreg *vreg = &u->vregs[vregs[k]];
+      gmlo_vreg_clear(vreg, value->at);
+      if (gmlo_vreg_clash(vreg, value->intervals, 1, &gap) != SIZE_MAX ||
+          gmlo_vreg_late(vreg, value->intervals, round) != 0)
         break;
     }
     u->work += k;
-    if (k == value->count) return (uint32_t)vblock;
+    if (k == value->count) return (uint32_t)vrange;
   }
   u->work += seen / 4;
   return GMLAKE_OFFLOAD_NONE;
@@ -9197,30 +9208,29 @@ static void gmlo_choices_add(gmlo_choice *choices, size_t *count, size_t most, g
   *count += *count < most;
 }
 
-/* Chooses so many vchunks for an interval, and opens new ones while there may be more, or where all
+/* Chooses so many vregs for an interval, and opens new ones while there may be more, or where all
    others are taken. */
 static void gmlo_assign_choose(gmlo_assign *u, const gmlo_interval *interval, size_t needed) {
   gmlo_schedule *schedule = u->schedule;
-  size_t i, good = 0, most = u->vchunk_max > needed ? u->vchunk_max : needed;
+  size_t i, good = 0, most = u->vreg_max > needed ? u->vreg_max : needed;
   gmlo_choice choice;
   u->choice_count = 0;
-  for (i = 0; i < schedule->vchunk_count && (good < needed || u->work < GMLO_ASSIGN_WORK); i++) {
-    gmlo_vchunk *vchunk = &u->vchunks[i];
+  for (i = 0; i < schedule->vreg_count && (good < needed || u->work < GMLO_ASSIGN_WORK); i++) {
+    gmlo_vreg *vreg = &u->vregs[i];
     size_t clash;
     int is_firm;
-    gmlo_vchunk_clear(vchunk, interval->begin);
-    choice.vchunk = (uint32_t)i;
-    choice.since = vchunk->since;
-    if (gmlo_vchunk_clash(vchunk, interval, 1, &choice.cost) == SIZE_MAX) {
-      size_t late = gmlo_vchunk_late(vchunk, interval, 2 * u->c->weave.l->step_count);
+    gmlo_vreg_clear(vreg, interval->begin);
+    choice.vreg = (uint32_t)i;
+    choice.since = vreg->since;
+    if (gmlo_vreg_clash(vreg, interval, 1, &choice.cost) == SIZE_MAX) {
+      size_t late = gmlo_vreg_late(vreg, interval, 2 * u->c->build.l->step_count);
       good += late == 0;
       if (late != 0) choice.cost = SIZE_MAX / 2 + 1 + late;
     } else {
-      if (gmlo_vchunk_is_taken(u, vchunk, interval, &is_firm)) continue;
-      clash = gmlo_vchunk_clash(vchunk, interval, 0, &choice.cost);
-      choice.cost = clash == SIZE_MAX
-                        ? SIZE_MAX / 2 + 1 + gmlo_vchunk_ready(vchunk, interval->begin)
-                        : SIZE_MAX - 1 - clash;
+      if (gmlo_vreg_is_taken(u, vreg, interval, &is_firm)) continue;
+      clash = gmlo_vreg_clash(vreg, interval, 0, &choice.cost);
+      choice.cost = clash == SIZE_MAX ? SIZE_MAX / 2 + 1 + gmlo_vreg_ready(vreg, interval->begin)
+                                      : SIZE_MAX - 1 - clash;
       if (is_firm) choice.cost = SIZE_MAX;
     }
     gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
@@ -9228,81 +9238,82 @@ static void gmlo_assign_choose(gmlo_assign *u, const gmlo_interval *interval, si
   u->work += i + needed;
   choice.cost = SIZE_MAX / 2;
   choice.since = 0;
-  for (; (good < needed && schedule->vchunk_count < most) || u->choice_count < needed; good++) {
-    choice.vchunk = (uint32_t)schedule->vchunk_count++;
+  for (; (good < needed && schedule->vreg_count < most) || u->choice_count < needed; good++) {
+    choice.vreg = (uint32_t)schedule->vreg_count++;
     gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
   }
 }
 
-/* A strand comes for the first time: it gets a vblock, and *out_vchunks if it is one that was
+/* A live range comes for the first time: it gets a vrange, and *out_vregs if it is one that was
    there. */
-static void gmlo_assign_open(gmlo_assign *u, uint32_t id, const uint32_t **out_vchunks) {
-  const gmlo_lesson *l = u->c->weave.l;
+static void gmlo_assign_open(gmlo_assign *u, uint32_t id, const uint32_t **out_vregs) {
+  const gmlo_recording *l = u->c->build.l;
   gmlo_value *value = &u->values[id];
-  const gmlo_strand *strand = &u->c->weave.strands[value->strand];
+  const gmlo_live_range *live = &u->c->build.live_ranges[value->live];
   gmlo_schedule *schedule = u->schedule;
   size_t round = 2 * l->step_count;
-  uint32_t vblock = GMLAKE_OFFLOAD_NONE;
-  if (value->around == NULL && value->death <= round) vblock = gmlo_assign_reuse(u, value);
-  *out_vchunks = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vblock) : value->around;
-  if (vblock == GMLAKE_OFFLOAD_NONE) {
-    vblock = (uint32_t)schedule->vblock_count++;
-    schedule->vblocks[vblock].count = value->count;
-    u->free_until[vblock] = 0;
-    u->free_from[vblock] = SIZE_MAX;
+  uint32_t vrange = GMLAKE_OFFLOAD_NONE;
+  if (value->around == NULL && value->freed <= round) vrange = gmlo_assign_reuse(u, value);
+  *out_vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vrange) : value->around;
+  if (vrange == GMLAKE_OFFLOAD_NONE) {
+    vrange = (uint32_t)schedule->vrange_count++;
+    schedule->vranges[vrange].count = value->count;
+    u->free_until[vrange] = 0;
+    u->free_from[vrange] = SIZE_MAX;
   }
-  if (value->death > round) u->free_from[vblock] = value->birth;
-  u->free_until[vblock] = value->death - (value->death > round ? round : 0);
-  if (gmlo_strand_is_whole(l, strand)) u->free_from[vblock] = 0;
-  u->vblock_last[vblock] = id;
-  value->vblock = vblock;
-  schedule->vblock_of[strand->slot] = vblock;
-  if (strand->heir != GMLAKE_OFFLOAD_NONE) schedule->vblock_of[strand->heir] = vblock;
+  if (value->freed > round) u->free_from[vrange] = value->alloc;
+  u->free_until[vrange] = value->freed - (value->freed > round ? round : 0);
+  if (gmlo_live_is_whole(l, live)) u->free_from[vrange] = 0;
+  u->vrange_last[vrange] = id;
+  value->vrange = vrange;
+  schedule->vrange_of[live->slot] = vrange;
+  if (live->carried != GMLAKE_OFFLOAD_NONE) schedule->vrange_of[live->carried] = vrange;
 }
 
-/* Assigns an interval its vchunks. 0 if host memory is refused. */
+/* Assigns an interval its vregs. 0 if host memory is refused. */
 static int gmlo_assign_one(gmlo_assign *u, const gmlo_arrival *arrival) {
   gmlo_value *value = &u->values[arrival->value];
-  uint32_t *mine = value->vchunks + (size_t)arrival->number * value->count, i, at = 0;
+  uint32_t *mine = value->vregs + (size_t)arrival->number * value->count, i, at = 0;
   const uint32_t *had = NULL;
   size_t missing = 0;
-  if (value->vblock == GMLAKE_OFFLOAD_NONE) gmlo_assign_open(u, arrival->value, &had);
+  if (value->vrange == GMLAKE_OFFLOAD_NONE) gmlo_assign_open(u, arrival->value, &had);
   for (i = 0; i < value->count; i++) missing += mine[i] == GMLAKE_OFFLOAD_NONE;
   if (missing != 0 && had == NULL) gmlo_assign_choose(u, arrival->interval, missing);
   for (i = 0; i < value->count; i++) {
     if (mine[i] != GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_assign_fill(u, had != NULL ? had[i] : u->choices[at++].vchunk, arrival, i)) return 0;
+    if (!gmlo_assign_fill(u, had != NULL ? had[i] : u->choices[at++].vreg, arrival, i)) return 0;
   }
   return 1;
 }
 
-/* Makes room for all vblocks, vchunks and calls. 0 if host memory is refused. */
+/* Makes room for all vranges, vregs and calls. 0 if host memory is refused. */
 static int gmlo_assign_reserve(gmlo_assign *u) {
-  const gmlo_lesson *l = u->c->weave.l;
+  const gmlo_recording *l = u->c->build.l;
   const gmlake_offload_host *host = &l->host;
   gmlo_schedule *plan = u->schedule;
-  size_t i, widest = 0, vblocks = u->value_count + 1, calls = u->call_max + 1;
-  uint32_t *vchunks = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *vchunks);
-  for (i = 0; vchunks != NULL && i < u->value_count; i++) {
+  size_t i, widest = 0, vranges = u->value_count + 1, calls = u->call_max + 1;
+  uint32_t *vregs = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *vregs);
+  for (i = 0; vregs != NULL && i < u->value_count; i++) {
     gmlo_value *value = &u->values[i];
-    value->vchunks = vchunks;
-    vchunks += value->count * value->interval_count;
+    value->vregs = vregs;
+    vregs += value->count * value->interval_count;
     if (value->count > widest) widest = value->count;
   }
-  u->vchunks = (gmlo_vchunk *)gmlo_take(&u->scope, calls, sizeof *u->vchunks);
+  u->vregs = (gmlo_vreg *)gmlo_take(&u->scope, calls, sizeof *u->vregs);
   u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
-  u->free_until = (size_t *)gmlo_take(&u->scope, vblocks, sizeof *u->free_until);
-  u->free_from = (size_t *)gmlo_take(&u->scope, vblocks, sizeof *u->free_from);
-  u->vblock_last = (uint32_t *)gmlo_take(&u->scope, vblocks, sizeof *u->vblock_last);
-  plan->vblock_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->vblock_of);
-  plan->vblocks = (gmlo_vblock *)gmlo_zeroed(host, vblocks, sizeof *plan->vblocks);
-  plan->backings = (gmlo_backing *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->backings);
-  plan->vchunks = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->vchunks);
+  u->free_until = (size_t *)gmlo_take(&u->scope, vranges, sizeof *u->free_until);
+  u->free_from = (size_t *)gmlo_take(&u->scope, vranges, sizeof *u->free_from);
+  u->vrange_last = (uint32_t *)gmlo_take(&u->scope, vranges, sizeof *u->vrange_last);
+  plan->vrange_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->vrange_of);
+  plan->vranges = (gmlo_vrange *)gmlo_zeroed(host, vranges, sizeof *plan->vranges);
+  plan->vintervals =
+      (gmlo_vinterval *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->vintervals);
+  plan->vregs = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->vregs);
   plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, sizeof *plan->calls);
   plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 2, sizeof *plan->call_begin);
-  return vchunks != NULL && u->vchunks != NULL && u->choices != NULL && u->free_until != NULL &&
-         u->free_from != NULL && u->vblock_last != NULL && plan->vblock_of != NULL &&
-         plan->vblocks != NULL && plan->backings != NULL && plan->vchunks != NULL &&
+  return vregs != NULL && u->vregs != NULL && u->choices != NULL && u->free_until != NULL &&
+         u->free_from != NULL && u->vrange_last != NULL && plan->vrange_of != NULL &&
+         plan->vranges != NULL && plan->vintervals != NULL && plan->vregs != NULL &&
          plan->calls != NULL && plan->call_begin != NULL;
 }
 
@@ -9312,69 +9323,69 @@ static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size
   return moved;
 }
 
-/* The vblock of the arrival gets a backing, unless its vchunks are as before. *vchunk_count: so
+/* The vrange of the arrival gets a vinterval, unless its vregs are as before. *vreg_count: so
    far. */
-static void gmlo_assign_write(gmlo_assign *u, const gmlo_arrival *arrival, size_t *vchunk_count) {
+static void gmlo_assign_write(gmlo_assign *u, const gmlo_arrival *arrival, size_t *vreg_count) {
   const gmlo_value *value = &u->values[arrival->value];
-  const uint32_t *vchunks = value->vchunks + (size_t)arrival->number * value->count;
+  const uint32_t *vregs = value->vregs + (size_t)arrival->number * value->count;
   gmlo_schedule *plan = u->schedule;
-  gmlo_vblock *vblock = &plan->vblocks[value->vblock];
-  gmlo_backing *backing = &plan->backings[vblock->first + vblock->backings];
-  if (vblock->backings != 0 &&
-      gmlo_schedule_moved(plan->vchunks + backing[-1].vchunks, vchunks, vblock->count) == 0) {
+  gmlo_vrange *vrange = &plan->vranges[value->vrange];
+  gmlo_vinterval *vinterval = &plan->vintervals[vrange->first + vrange->vintervals];
+  if (vrange->vintervals != 0 &&
+      gmlo_schedule_moved(plan->vregs + vinterval[-1].vregs, vregs, vrange->count) == 0) {
     return;
   }
-  vblock->backings++;
-  backing->from = arrival->begin;
-  backing->vchunks = *vchunk_count;
-  memcpy(plan->vchunks + *vchunk_count, vchunks, vblock->count * sizeof *vchunks);
-  *vchunk_count += vblock->count;
+  vrange->vintervals++;
+  vinterval->from = arrival->begin;
+  vinterval->vregs = *vreg_count;
+  memcpy(plan->vregs + *vreg_count, vregs, vrange->count * sizeof *vregs);
+  *vreg_count += vrange->count;
 }
 
-/* Counts the calls of an arrival, by vchunk; or writes them down. First the count of a vchunk is in
+/* Counts the calls of an arrival, by vreg; or writes them down. First the count of a vreg is in
    its entry of call_begin + 2; then the entry + 1 goes from its first call to its end. */
 static void gmlo_assign_call(gmlo_assign *u, const gmlo_arrival *arrival, gmlo_call *calls) {
   const gmlo_value *value = &u->values[arrival->value];
-  const uint32_t *vchunks = value->vchunks + (size_t)arrival->number * value->count;
+  const uint32_t *vregs = value->vregs + (size_t)arrival->number * value->count;
   gmlo_schedule *plan = u->schedule;
   size_t n;
   for (n = 0; n < value->count; n++) {
     gmlo_call *call;
     if (calls == NULL) {
-      plan->call_begin[vchunks[n] + 2]++;
+      plan->call_begin[vregs[n] + 2]++;
       plan->call_count++;
       continue;
     }
-    call = &calls[plan->call_begin[vchunks[n] + 1]++];
-    call->vchunk = vchunks[n];
+    call = &calls[plan->call_begin[vregs[n] + 1]++];
+    call->vreg = vregs[n];
     call->when = (uint32_t)arrival->begin;
   }
 }
 
-/* Writes down which vchunks the vblocks have, and when each is wanted. */
+/* Writes down which vregs the vranges have, and when each is wanted. */
 static void gmlo_assign_close(gmlo_assign *u) {
   gmlo_schedule *plan = u->schedule;
   size_t i, n, at = 0;
   for (i = 0; i < u->arrival_count; i++)
-    plan->vblocks[u->values[u->arrivals[i].value].vblock].first++;
-  for (i = 0; i < plan->vblock_count; i++) {
-    n = plan->vblocks[i].first;
-    plan->vblocks[i].first = at;
+    plan->vranges[u->values[u->arrivals[i].value].vrange].first++;
+  for (i = 0; i < plan->vrange_count; i++) {
+    n = plan->vranges[i].first;
+    plan->vranges[i].first = at;
     at += n;
   }
   for (i = 0, at = 0; i < u->arrival_count; i++) {
     gmlo_assign_write(u, &u->arrivals[i], &at);
     gmlo_assign_call(u, &u->arrivals[i], NULL);
   }
-  for (i = 0; i < plan->vchunk_count; i++) plan->call_begin[i + 2] += plan->call_begin[i + 1];
+  for (i = 0; i < plan->vreg_count; i++) plan->call_begin[i + 2] += plan->call_begin[i + 1];
   for (i = 0; i < u->arrival_count; i++) gmlo_assign_call(u, &u->arrivals[i], plan->calls);
-  for (i = 0; i < plan->vblock_count; i++) {
-    const gmlo_vblock *vblock = &plan->vblocks[i];
-    for (n = 0; vblock->backings > 1 && n < vblock->backings; n++) {
-      const gmlo_backing *from = &plan->backings[vblock->first + n];
-      const gmlo_backing *to = &plan->backings[vblock->first + (n + 1) % vblock->backings];
-      plan->remap_count += gmlo_schedule_moved(plan->vchunks + from->vchunks,
-                                               plan->vchunks + to->vchunks, vblock->count);
+  for (i = 0; i < plan->vrange_count; i++) {
+    const gmlo_vrange *vrange = &plan->vranges[i];
+    for (n = 0; vrange->vintervals > 1 && n < vrange->vintervals; n++) {
+      const gmlo_vinterval *from = &plan->vintervals[vrange->first + n];
+      const gmlo_vinterval *to = &plan->vintervals[vrange->first + (n + 1) % vrange->vintervals];
+      plan->remap_count +=
+          gmlo_schedule_moved(plan->vregs + from->vregs, plan->vregs + to->vregs, vrange->count);
     }
   }
 }
@@ -9385,31 +9396,31 @@ static void gmlo_assign_round(gmlo_assign *u) {
   size_t i;
   u->at = 0;
   u->rounds++;
-  memset(u->vchunks, 0, (u->call_max + 1) * sizeof *u->vchunks);
-  memset(plan->vblocks, 0, (u->value_count + 1) * sizeof *plan->vblocks);
-  plan->vblock_count = plan->vchunk_count = 0;
+  memset(u->vregs, 0, (u->call_max + 1) * sizeof *u->vregs);
+  memset(plan->vranges, 0, (u->value_count + 1) * sizeof *plan->vranges);
+  plan->vrange_count = plan->vreg_count = 0;
   for (i = 0; i < u->value_count; i++) {
     gmlo_value *value = &u->values[i];
     size_t n, count = value->count * value->interval_count;
-    value->vblock = GMLAKE_OFFLOAD_NONE;
-    for (n = 0; n < count; n++) value->vchunks[n] = GMLAKE_OFFLOAD_NONE;
+    value->vrange = GMLAKE_OFFLOAD_NONE;
+    for (n = 0; n < count; n++) value->vregs[n] = GMLAKE_OFFLOAD_NONE;
     for (n = 0; value->around != NULL && n < value->count; n++)
-      if (value->around[n] >= plan->vchunk_count) plan->vchunk_count = value->around[n] + (size_t)1;
+      if (value->around[n] >= plan->vreg_count) plan->vreg_count = value->around[n] + (size_t)1;
   }
 }
 
-/* Whether something that is there across the turn would have to be moved. Then all that does is
+/* Whether something that is there across the cut would have to be moved. Then all that does is
    to begin where it ended. */
-static int gmlo_assign_has_to_turn(gmlo_assign *u) {
+static int gmlo_assign_has_to_restart(gmlo_assign *u) {
   size_t i, moved = 0;
   for (i = 0; i < u->value_count; i++) {
     const gmlo_value *value = &u->values[i];
-    const uint32_t *last = value->vchunks + (value->interval_count - 1) * value->count;
-    if (value->is_around) moved += gmlo_schedule_moved(value->vchunks, last, value->count);
+    const uint32_t *last = value->vregs + (value->interval_count - 1) * value->count;
+    if (value->is_around) moved += gmlo_schedule_moved(value->vregs, last, value->count);
   }
   for (i = 0; i < u->value_count && moved != 0; i++) {
     gmlo_value *value = &u->values[i];
-    const uint32_t *last = value->vchunks + (value->interval_count - 1) * value->count;
+    const uint32_t *last = value->vregs + (value->interval_count - 1) * value->count;
     if (!value->is_around) continue;
     if (value->around == NULL)
       value->around = (uint32_t *)gmlo_take(&u->scope, value->count + 1, sizeof *last);
@@ -9419,10 +9430,10 @@ static int gmlo_assign_has_to_turn(gmlo_assign *u) {
   return moved != 0;
 }
 
-/* Begins to assign chunks to all strands that come and go. 0: host memory was refused. */
+/* Begins to assign chunks to all live ranges that come and go. 0: host memory was refused. */
 static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_schedule *plan,
                              size_t chunk_bytes) {
-  const gmlo_lesson *l = c->weave.l;
+  const gmlo_recording *l = c->build.l;
   size_t i;
   memset(u, 0, sizeof *u);
   u->scope = gmlo_scope_of(&l->host);
@@ -9432,7 +9443,7 @@ static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_sched
       !gmlo_assign_list(u) || !gmlo_assign_reserve(u)) {
     return 0;
   }
-  for (i = 0; i < l->slot_count; i++) plan->vblock_of[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < l->slot_count; i++) plan->vrange_of[i] = GMLAKE_OFFLOAD_NONE;
   gmlo_assign_round(u);
   return 1;
 }
@@ -9444,7 +9455,7 @@ static int gmlo_assign_go_on(gmlo_assign *u, uint64_t work) {
   for (; u->at < u->arrival_count && u->work < stop; u->at++)
     if (!gmlo_assign_one(u, &u->arrivals[u->at])) return -1;
   if (u->at < u->arrival_count) return 0;
-  if (u->rounds < GMLO_ASSIGNS && gmlo_assign_has_to_turn(u)) {
+  if (u->rounds < GMLO_ASSIGNS && gmlo_assign_has_to_restart(u)) {
     gmlo_assign_round(u);
     return 0;
   }
@@ -9452,25 +9463,24 @@ static int gmlo_assign_go_on(gmlo_assign *u, uint64_t work) {
   return 1;
 }
 
-/* Without host memory for them no strand has chunks. */
+/* Without host memory for them no live range has chunks. */
 static void gmlo_assign_leave(gmlo_assign *u, int is_done) {
   gmlo_leave(&u->scope);
-  if (!is_done) gmlo_schedule_unassign(&u->c->weave.l->host, u->schedule);
+  if (!is_done) gmlo_schedule_unassign(&u->c->build.l->host, u->schedule);
 }
 
-/* The vchunks of a vblock at a half step. */
-static const uint32_t *gmlo_schedule_vchunks(const gmlo_schedule *plan, uint32_t vblock,
-                                             size_t now) {
-  const gmlo_vblock *r = &plan->vblocks[vblock];
-  const gmlo_backing *backings = plan->backings + r->first;
-  size_t i = r->backings;
-  while (i != 0 && backings[i - 1].from > now) i--;
-  return plan->vchunks + backings[i != 0 ? i - 1 : r->backings - 1].vchunks;
+/* The vregs of a vrange at a half step. */
+static const uint32_t *gmlo_schedule_vregs(const gmlo_schedule *plan, uint32_t vrange, size_t now) {
+  const gmlo_vrange *r = &plan->vranges[vrange];
+  const gmlo_vinterval *vintervals = plan->vintervals + r->first;
+  size_t i = r->vintervals;
+  while (i != 0 && vintervals[i - 1].from > now) i--;
+  return plan->vregs + vintervals[i != 0 ? i - 1 : r->vintervals - 1].vregs;
 }
 
-/* How long nobody wants the vchunk from a half step on, which counts around the end. */
-static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t vchunk, size_t now) {
-  size_t first = plan->call_begin[vchunk], low = first, high = plan->call_begin[vchunk + 1];
+/* How long nobody wants the vreg from a half step on, which counts around the end. */
+static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t vreg, size_t now) {
+  size_t first = plan->call_begin[vreg], low = first, high = plan->call_begin[vreg + 1];
   size_t round = 2 * plan->step_count, end = high;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -9484,10 +9494,10 @@ static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t vchunk, siz
   return first != end ? plan->calls[first].when + round - now : round;
 }
 
-/* ---- A rehearsal: two iterations of a schedule ---- */
+/* ---- A simulation: two iterations of a schedule ---- */
 
 /* Takes memory at `now` or later: when it is there. */
-static uint64_t gmlo_trial_take(gmlo_trial *r, uint64_t now, size_t bytes) {
+static uint64_t gmlo_simulate_take(gmlo_schedule_sim *r, uint64_t now, size_t bytes) {
   while (r->left_at < r->left && (r->left_ns[r->left_at] <= now || r->free_bytes < (double)bytes)) {
     if (r->left_ns[r->left_at] > now) now = r->left_ns[r->left_at];
     r->free_bytes += (double)r->left_bytes[r->left_at++];
@@ -9496,63 +9506,63 @@ static uint64_t gmlo_trial_take(gmlo_trial *r, uint64_t now, size_t bytes) {
   return now;
 }
 
-/* The vblock of a strand, or NONE. */
-static uint32_t gmlo_trial_vblock(const gmlo_scheduler *c, const gmlo_schedule *plan,
-                                  uint32_t strand) {
-  if (plan->vblock_of == NULL) return GMLAKE_OFFLOAD_NONE;
-  return plan->vblock_of[c->weave.strands[strand].slot];
+/* The vrange of a live range, or NONE. */
+static uint32_t gmlo_simulate_vrange(const gmlo_scheduler *c, const gmlo_schedule *plan,
+                                     uint32_t live) {
+  if (plan->vrange_of == NULL) return GMLAKE_OFFLOAD_NONE;
+  return plan->vrange_of[c->build.live_ranges[live].slot];
 }
 
-/* A strand gets the memory of its vchunks at `now` or later: when they are free. Chunks that its
+/* A live range gets the memory of its vregs at `now` or later: when they are free. Chunks that its
    addresses do not have yet are mapped there by the host, when the last use there has ended. */
-static uint64_t gmlo_trial_back(gmlo_trial *r, const gmlo_schedule *plan, uint32_t vblock,
-                                uint64_t now) {
-  const uint32_t *vchunks = gmlo_schedule_vchunks(plan, vblock, r->half),
-                 *had = r->vblock_chunks[vblock];
-  size_t i, count = plan->vblocks[vblock].count, moved = 0;
+static uint64_t gmlo_simulate_back(gmlo_schedule_sim *r, const gmlo_schedule *plan, uint32_t vrange,
+                                   uint64_t now) {
+  const uint32_t *vregs = gmlo_schedule_vregs(plan, vrange, r->half),
+                 *had = r->vrange_chunks[vrange];
+  size_t i, count = plan->vranges[vrange].count, moved = 0;
   for (i = 0; i < count; i++)
-    if (r->vchunk_ns[vchunks[i]] > now) now = r->vchunk_ns[vchunks[i]];
-  if (had != NULL && had != vchunks) moved = gmlo_schedule_moved(had, vchunks, count);
-  r->vblock_chunks[vblock] = vchunks;
+    if (r->vreg_ns[vregs[i]] > now) now = r->vreg_ns[vregs[i]];
+  if (had != NULL && had != vregs) moved = gmlo_schedule_moved(had, vregs, count);
+  r->vrange_chunks[vrange] = vregs;
   if (moved == 0) return now;
-  if (r->host_ns < r->vblock_ns[vblock]) r->host_ns = r->vblock_ns[vblock];
+  if (r->host_ns < r->vrange_ns[vrange]) r->host_ns = r->vrange_ns[vrange];
   r->host_ns += moved * GMLO_REMAP_NS;
   return now > r->host_ns ? now : r->host_ns;
 }
 
-/* A strand's memory is free from `when` on, bytes at once if it has no vchunks. */
-static void gmlo_trial_leave(gmlo_trial *r, const gmlo_schedule *plan, uint32_t vblock,
-                             uint64_t when) {
-  const uint32_t *vchunks = gmlo_schedule_vchunks(plan, vblock, r->half);
+/* A live range's memory is free from `when` on, bytes at once if it has no vregs. */
+static void gmlo_simulate_leave(gmlo_schedule_sim *r, const gmlo_schedule *plan, uint32_t vrange,
+                                uint64_t when) {
+  const uint32_t *vregs = gmlo_schedule_vregs(plan, vrange, r->half);
   size_t i;
-  for (i = 0; i < plan->vblocks[vblock].count; i++) r->vchunk_ns[vchunks[i]] = when;
-  r->vblock_ns[vblock] = when;
+  for (i = 0; i < plan->vranges[vrange].count; i++) r->vreg_ns[vregs[i]] = when;
+  r->vrange_ns[vrange] = when;
 }
 
-static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_schedule *plan,
-                            const gmlo_move *move) {
-  uint32_t strand = c->weave.of[move->slot], vblock = gmlo_trial_vblock(c, plan, strand);
-  size_t bytes = gmlo_scheduler_bytes(c, strand);
+static void gmlo_simulate_move(const gmlo_scheduler *c, gmlo_schedule_sim *r,
+                               const gmlo_schedule *plan, const gmlo_move *move) {
+  uint32_t live = c->build.of[move->slot], vrange = gmlo_simulate_vrange(c, plan, live);
+  size_t bytes = gmlo_scheduler_bytes(c, live);
   r->host_ns += GMLO_HOST_NS;
   if (move->is_in) {
     uint64_t at = r->in_ns > r->now_ns ? r->in_ns : r->now_ns;
-    at = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_trial_back(r, plan, vblock, at)
-                                       : gmlo_trial_take(r, at, bytes);
-    if (at < r->gone_ns[strand]) at = r->gone_ns[strand];
+    at = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_simulate_back(r, plan, vrange, at)
+                                       : gmlo_simulate_take(r, at, bytes);
+    if (at < r->gone_ns[live]) at = r->gone_ns[live];
     if (at < r->host_ns) at = r->host_ns;
-    r->in_ns = r->ready_ns[strand] = at + gmlo_scheduler_copy_ns(c, strand, 1);
-    r->is_away[strand] = 0;
+    r->in_ns = r->ready_ns[live] = at + gmlo_scheduler_copy_ns(c, live, 1);
+    r->is_away[live] = 0;
     return;
   }
-  r->is_away[strand] = 1;
-  r->gone_ns[strand] = r->now_ns;
+  r->is_away[live] = 1;
+  r->gone_ns[live] = r->now_ns;
   if (move->is_copy) {
     if (r->out_ns < r->now_ns) r->out_ns = r->now_ns;
     if (r->out_ns < r->host_ns) r->out_ns = r->host_ns;
-    r->gone_ns[strand] = r->out_ns += gmlo_scheduler_copy_ns(c, strand, 0);
+    r->gone_ns[live] = r->out_ns += gmlo_scheduler_copy_ns(c, live, 0);
   }
-  if (vblock != GMLAKE_OFFLOAD_NONE) {
-    gmlo_trial_leave(r, plan, vblock, r->gone_ns[strand]);
+  if (vrange != GMLAKE_OFFLOAD_NONE) {
+    gmlo_simulate_leave(r, plan, vrange, r->gone_ns[live]);
   } else if (!move->is_copy) {
     r->free_bytes += (double)bytes;
   } else {
@@ -9561,78 +9571,77 @@ static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_s
   }
 }
 
-/* A step: waits for the memory of what is born in it, and for what it names. */
-static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_schedule *plan,
-                            size_t index) {
-  const gmlo_lesson_step *step = &c->weave.l->steps[index];
+/* A step: waits for the memory of what is allocated in it, and for what it names. */
+static void gmlo_simulate_op(const gmlo_scheduler *c, gmlo_schedule_sim *r,
+                             const gmlo_schedule *plan, size_t index) {
+  const gmlo_recording_step *step = &c->build.l->steps[index];
   size_t i, bytes = 0;
-  uint32_t strand, vblock;
+  uint32_t live, vrange;
   r->host_ns += step->time_ns < GMLO_HOST_NS ? step->time_ns : GMLO_HOST_NS;
-  for (strand = c->weave.first[index]; strand != GMLAKE_OFFLOAD_NONE;
-       strand = c->weave.next_first[strand]) {
-    vblock = gmlo_trial_vblock(c, plan, strand);
-    r->is_away[strand] = 0;
-    if (vblock != GMLAKE_OFFLOAD_NONE) {
-      r->now_ns = gmlo_trial_back(r, plan, vblock, r->now_ns);
+  for (live = c->build.first[index]; live != GMLAKE_OFFLOAD_NONE;
+       live = c->build.next_first[live]) {
+    vrange = gmlo_simulate_vrange(c, plan, live);
+    r->is_away[live] = 0;
+    if (vrange != GMLAKE_OFFLOAD_NONE) {
+      r->now_ns = gmlo_simulate_back(r, plan, vrange, r->now_ns);
     } else {
-      bytes += gmlo_scheduler_bytes(c, strand);
+      bytes += gmlo_scheduler_bytes(c, live);
     }
   }
-  r->now_ns = gmlo_trial_take(r, r->now_ns, plan->vblock_of == NULL ? bytes : 0);
+  r->now_ns = gmlo_simulate_take(r, r->now_ns, plan->vrange_of == NULL ? bytes : 0);
   for (i = step->named_begin; i < step->named_end; i++) {
-    uint64_t ready = r->ready_ns[c->weave.of[c->weave.l->named[i].slot]];
+    uint64_t ready = r->ready_ns[c->build.of[c->build.l->named[i].slot]];
     if (ready > r->now_ns) r->now_ns = ready;
   }
   if (r->now_ns < r->host_ns) r->now_ns = r->host_ns;
   r->now_ns += step->time_ns;
-  for (strand = c->weave.last[index]; strand != GMLAKE_OFFLOAD_NONE;
-       strand = c->weave.next_last[strand]) {
-    if (r->is_away[strand]) continue;
-    vblock = gmlo_trial_vblock(c, plan, strand);
-    if (vblock != GMLAKE_OFFLOAD_NONE) {
-      gmlo_trial_leave(r, plan, vblock, r->now_ns);
+  for (live = c->build.last[index]; live != GMLAKE_OFFLOAD_NONE; live = c->build.next_last[live]) {
+    if (r->is_away[live]) continue;
+    vrange = gmlo_simulate_vrange(c, plan, live);
+    if (vrange != GMLAKE_OFFLOAD_NONE) {
+      gmlo_simulate_leave(r, plan, vrange, r->now_ns);
     } else {
-      r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
+      r->free_bytes += (double)gmlo_scheduler_bytes(c, live);
     }
   }
 }
 
-/* Begins to rehearse a schedule. 0 if host memory is refused. */
-static int gmlo_rehearsal_begin(gmlo_scheduler *c, const gmlo_schedule *schedule) {
-  const gmlo_lesson *l = c->weave.l;
-  gmlo_trial *r = &c->trial;
-  uint32_t strand;
+/* Begins to simulate a schedule. 0 if host memory is refused. */
+static int gmlo_simulate_begin(gmlo_scheduler *c, const gmlo_schedule *schedule) {
+  const gmlo_recording *l = c->build.l;
+  gmlo_schedule_sim *r = &c->sim;
+  uint32_t live;
   r->scope = gmlo_scope_of(&l->host);
-  r->vchunk_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vchunk_count + 1, sizeof *r->vchunk_ns);
-  r->vblock_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vblock_count + 1, sizeof *r->vblock_ns);
-  r->vblock_chunks =
-      (const uint32_t **)gmlo_take(&r->scope, schedule->vblock_count + 1, sizeof *r->vblock_chunks);
-  if (r->vchunk_ns == NULL || r->vblock_ns == NULL || r->vblock_chunks == NULL) return 0;
-  memset(r->ready_ns, 0, 2 * c->weave.strand_count * sizeof *r->ready_ns);
-  memset(r->is_away, 0, c->weave.strand_count);
+  r->vreg_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vreg_count + 1, sizeof *r->vreg_ns);
+  r->vrange_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vrange_count + 1, sizeof *r->vrange_ns);
+  r->vrange_chunks =
+      (const uint32_t **)gmlo_take(&r->scope, schedule->vrange_count + 1, sizeof *r->vrange_chunks);
+  if (r->vreg_ns == NULL || r->vrange_ns == NULL || r->vrange_chunks == NULL) return 0;
+  memset(r->ready_ns, 0, 2 * c->build.live_count * sizeof *r->ready_ns);
+  memset(r->is_away, 0, c->build.live_count);
   r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
   r->left_at = r->left = 0;
   r->free_bytes = (double)c->desc->target_bytes - (double)schedule->first_bytes;
-  for (strand = c->weave.first[l->turn]; strand != GMLAKE_OFFLOAD_NONE;
-       strand = c->weave.next_first[strand]) {
-    r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
+  for (live = c->build.first[l->cut]; live != GMLAKE_OFFLOAD_NONE;
+       live = c->build.next_first[live]) {
+    r->free_bytes += (double)gmlo_scheduler_bytes(c, live);
   }
   return 1;
 }
 
 /* The i-th step of two iterations, by the times of the steps, the link's speed and what the host
    has to do. In the end the second iteration took now_ns - first_ns. Returns the step's work. */
-static size_t gmlo_rehearsal_step(gmlo_scheduler *c, const gmlo_schedule *schedule, size_t i) {
-  const gmlo_lesson *l = c->weave.l;
-  gmlo_trial *r = &c->trial;
-  size_t k, n = l->step_count, index = (l->turn + i) % n;
+static size_t gmlo_simulate_step(gmlo_scheduler *c, const gmlo_schedule *schedule, size_t i) {
+  const gmlo_recording *l = c->build.l;
+  gmlo_schedule_sim *r = &c->sim;
+  size_t k, n = l->step_count, index = (l->cut + i) % n;
   if (i == n) r->first_ns = r->now_ns;
   if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
   r->half = 2 * (i % n);
-  gmlo_trial_step(c, r, schedule, index);
+  gmlo_simulate_op(c, r, schedule, index);
   for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
     r->half = 2 * (i % n) + 1 + (size_t)schedule->moves[k].is_in;
-    gmlo_trial_move(c, r, schedule, &schedule->moves[k]);
+    gmlo_simulate_move(c, r, schedule, &schedule->moves[k]);
   }
   k = schedule->begin[index + 1] - schedule->begin[index];
   return 8 + 2 * (l->steps[index].named_end - l->steps[index].named_begin) + 8 * k;
@@ -9645,7 +9654,7 @@ static size_t gmlo_rehearsal_step(gmlo_scheduler *c, const gmlo_schedule *schedu
    schedule: what is written late before the top leaves late, what is used early behind it comes
    back early. */
 
-typedef struct gmlo_transfer { /* a strand that may be away in the top */
+typedef struct gmlo_transfer { /* a live range that may be away in the top */
   int64_t when;                /* the end of its last write, or the begin of its next use */
   size_t bytes;                /* that a copy moves */
 } gmlo_transfer;
@@ -9664,11 +9673,11 @@ static int gmlo_transfer_before(const void *a, const void *b) {
   return ((const gmlo_transfer *)a)->when < ((const gmlo_transfer *)b)->when;
 }
 
-/* When the strand's last write up to the top has ended, from the turn on; maybe before it. */
+/* When the live range's last write up to the top has ended, from the cut on; maybe before it. */
 static int64_t gmlo_scheduler_written(const gmlo_scheduler *c, uint32_t tensor, size_t top) {
   const gmlake_offload_graph *graph = c->graph;
   size_t i, first = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
-  int64_t round = (int64_t)c->time_ns[c->weave.l->step_count], before = -round;
+  int64_t round = (int64_t)c->time_ns[c->build.l->step_count], before = -round;
   for (i = first; i < end; i++) {
     const gmlo_access *access = &graph->accesses[i];
     int64_t when = (int64_t)c->time_ns[access->position + 1];
@@ -9679,25 +9688,25 @@ static int64_t gmlo_scheduler_written(const gmlo_scheduler *c, uint32_t tensor, 
   return before;
 }
 
-/* Adds a strand to what may be away in the top. */
+/* Adds a live range to what may be away in the top. */
 static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t id, size_t top) {
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_strand *strand = &c->weave.strands[id];
-  const gmlo_slot *slot = &l->slots[strand->slot];
-  size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use, access;
-  int is_whole = gmlo_strand_is_whole(l, strand);
+  const gmlo_recording *l = c->build.l;
+  const gmlo_live_range *live = &c->build.live_ranges[id];
+  const gmlo_slot *slot = &l->slots[live->slot];
+  size_t n = l->step_count, from = gmlo_recording_way(l, l->cut, live->from), end, use, access;
+  int is_whole = gmlo_live_is_whole(l, live);
   gmlo_transfer *transfer;
-  if (strand->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
-      c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1] ||
-      c->graph->accesses[access = gmlo_scheduler_access(c, strand->id, top)].position == top) {
+  if (live->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
+      c->graph->access_begin[live->id] == c->graph->access_begin[live->id + 1] ||
+      c->graph->accesses[access = gmlo_scheduler_access(c, live->id, top)].position == top) {
     return;
   }
-  end = from + strand->length;
+  end = from + live->length;
   if (!is_whole && (top < from || top >= end)) {
     if (top + n < from || top + n >= end) return; /* it does not exist then */
     end -= n;
   }
-  access = gmlo_scheduler_next(c, strand->id, access);
+  access = gmlo_scheduler_next(c, live->id, access);
   use = gmlo_scheduler_from(c, access, top + 1);
   if ((!is_whole && use >= end) || !c->is_named[access]) {
     bound->free_bytes += slot->bytes;
@@ -9712,7 +9721,7 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
     return;
   }
   transfer = &bound->out[bound->out_count++];
-  transfer->when = gmlo_scheduler_written(c, strand->id, top);
+  transfer->when = gmlo_scheduler_written(c, live->id, top);
   transfer->bytes = slot->real_bytes;
 }
 
@@ -9753,22 +9762,22 @@ static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_
   return most;
 }
 
-/* Looks for the top. 1: it fits; 0: it does not, and strands are to be added; -1: host memory is
-   refused. */
+/* Looks for the top. 1: it fits; 0: it does not, and live ranges are to be added; -1: host memory
+   is refused. */
 static int gmlo_bound_begin(gmlo_scheduler *c, gmlo_bound *bound) {
-  size_t strands = c->weave.strand_count;
+  size_t live_ranges = c->build.live_count;
   memset(bound, 0, sizeof *bound);
   bound->top = gmlo_profile_peak(&c->still, &bound->most);
   if ((size_t)bound->most <= c->desc->target_bytes) return 1;
-  bound->out = (gmlo_transfer *)gmlo_take(&c->weave.scope, strands + 1, 4 * sizeof *bound->out);
+  bound->out = (gmlo_transfer *)gmlo_take(&c->build.scope, live_ranges + 1, 4 * sizeof *bound->out);
   if (bound->out == NULL) return -1;
-  bound->in = bound->out + 2 * (strands + 1);
+  bound->in = bound->out + 2 * (live_ranges + 1);
   return 0;
 }
 
-/* All strands were added, and are sorted: no schedule is faster than that. */
+/* All live ranges were added, and are sorted: no schedule is faster than that. */
 static uint64_t gmlo_bound_close(const gmlo_scheduler *c, const gmlo_bound *bound) {
-  size_t n = c->weave.l->step_count, top = bound->top;
+  size_t n = c->build.l->step_count, top = bound->top;
   size_t bytes = (size_t)bound->most - c->desc->target_bytes;
   int64_t out_ns, in_ns, from, until;
   bytes = bytes > bound->free_bytes ? bytes - bound->free_bytes : 0;
@@ -9811,7 +9820,7 @@ static gmlo_way gmlo_way_of(unsigned number, size_t target) {
 
 /* What is done one after the other, each but for the first ones in parts. */
 typedef enum gmlo_phase {
-  GMLO_PHASE_WEAVE = 0, /* the graph: its tensors, */
+  GMLO_PHASE_BUILD = 0, /* the graph: its tensors, */
   GMLO_PHASE_STEPS,     /* its operators, */
   GMLO_PHASE_SEAL,      /* and their order */
   GMLO_PHASE_SEARCH,    /* TENSILE's plan */
@@ -9824,18 +9833,18 @@ typedef enum gmlo_phase {
   GMLO_PHASE_RETURN,
   GMLO_PHASE_LIST,
   GMLO_PHASE_ASSIGN, /* chunks */
-  GMLO_PHASE_REHEARSE,
+  GMLO_PHASE_SIMULATE,
   GMLO_PHASE_DONE /* the last way has ended */
 } gmlo_phase;
 
 /* A schedule in the making. */
 typedef struct gmlo_making {
-  gmlo_lesson *l; /* NULL: there is none */
+  gmlo_recording *l; /* NULL: there is none */
   gmlake_offload_planner_desc desc;
-  size_t chunk_bytes;           /* 0: no vchunks */
+  size_t chunk_bytes;           /* 0: no vregs */
   int only_bound;               /* no schedule is made */
   const gmlo_schedule *present; /* of the session; NULL: it does not compete */
-  uint64_t print;               /* of the lesson */
+  uint64_t print;               /* of the recording */
   gmlake_offload_graph *graph;
   gmlake_offload_planner *planner;
   gmlo_search search;
@@ -9869,18 +9878,18 @@ static int gmlo_making_goes_on(const gmlo_making *m, size_t count) {
   return m->at < count && m->work < m->stop;
 }
 
-static int gmlo_making_weave(gmlo_making *m) {
+static int gmlo_making_build(gmlo_making *m) {
   m->work += 4 * m->l->slot_count + m->l->step_count;
-  if (gmlo_weave_open(&m->c.weave, m->l, (unsigned)m->at, &m->graph) != GMLAKE_OFFLOAD_OK)
+  if (gmlo_build_open(&m->c.build, m->l, (unsigned)m->at, &m->graph) != GMLAKE_OFFLOAD_OK)
     return -1;
-  return ++m->at == GMLO_WEAVE_PARTS;
+  return ++m->at == GMLO_BUILD_PARTS;
 }
 
 static int gmlo_making_steps(gmlo_making *m) {
   size_t count = m->l->step_count;
   for (; gmlo_making_goes_on(m, count); m->at++) {
-    if (gmlo_weave_step(&m->c.weave, m->graph, m->at) != GMLAKE_OFFLOAD_OK) return -1;
-    m->work += 8 + 8 * m->c.weave.id_count;
+    if (gmlo_build_step(&m->c.build, m->graph, m->at) != GMLAKE_OFFLOAD_OK) return -1;
+    m->work += 8 + 8 * m->c.build.id_count;
   }
   return m->at == count;
 }
@@ -9904,7 +9913,7 @@ static int gmlo_making_seal(gmlo_making *m) {
 }
 
 static int gmlo_making_search(gmlo_making *m) {
-  gmlo_circle *c = &m->search.circle;
+  gmlo_cyclic *c = &m->search.cyclic;
   uint64_t before = c->work + c->looked;
   uint64_t at_once = 2 * m->graph->access_count; /* to keep a try's plan, or to leave it */
   gmlo_trying trying = m->search.trying;
@@ -9946,11 +9955,11 @@ static int gmlo_making_prepare(gmlo_making *m) {
   return m->at == count;
 }
 
-/* All strands, then two sorts, each at once. */
+/* All live ranges, then two sorts, each at once. */
 static int gmlo_making_bound(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
   gmlo_bound *bound = &m->bound;
-  size_t count = c->weave.strand_count;
+  size_t count = c->build.live_count;
   if (gmlo_making_begins(m)) {
     int fits = gmlo_bound_begin(c, bound);
     m->fits = fits == 1;
@@ -9975,25 +9984,25 @@ static int gmlo_making_bound(gmlo_making *m) {
   return 1;
 }
 
-/* The schedule that the session has is rehearsed with the new times, if it is for this lesson and
-   limit: another one has to be better, as one of two ways. Else times that differ by little would
-   change what moves, and sometimes for the worse. */
+/* The schedule that the session has is simulated with the new times, if it is for this recording
+   and limit: another one has to be better, as one of two ways. Else times that differ by little
+   would change what moves, and sometimes for the worse. */
 static int gmlo_making_present(gmlo_making *m) {
   const gmlo_schedule *present = m->present;
   size_t count = 2 * m->l->step_count;
   if (gmlo_making_begins(m)) {
-    if (present == NULL || present->print != m->print || present->turn != m->l->turn ||
+    if (present == NULL || present->print != m->print || present->cut != m->l->cut ||
         present->target_bytes != m->desc.target_bytes ||
         present->begin[present->step_count] > m->c.absence_capacity) {
       return 1;
     }
-    if (!gmlo_rehearsal_begin(&m->c, present)) return -1;
+    if (!gmlo_simulate_begin(&m->c, present)) return -1;
   }
   for (; gmlo_making_goes_on(m, count); m->at++)
-    m->work += gmlo_rehearsal_step(&m->c, present, m->at);
+    m->work += gmlo_simulate_step(&m->c, present, m->at);
   if (m->at < count) return 0;
-  gmlo_leave(&m->c.trial.scope);
-  m->best_ns = m->least_ns = m->c.trial.now_ns - m->c.trial.first_ns;
+  gmlo_leave(&m->c.sim.scope);
+  m->best_ns = m->least_ns = m->c.sim.now_ns - m->c.sim.first_ns;
   m->has_best = m->is_present = 1;
   return 1;
 }
@@ -10016,7 +10025,7 @@ static void gmlo_making_begin_way(gmlo_making *m) {
   m->other.least_ns = m->bound_ns;
   m->other.target_bytes = m->desc.target_bytes;
   m->other.print = m->print;
-  m->other.turn = m->l->turn;
+  m->other.cut = m->l->cut;
   m->work += leaves / 2;
 }
 
@@ -10086,7 +10095,7 @@ static int gmlo_making_list(gmlo_making *m) {
   size_t i;
   for (i = 0; i < c->absence_count; i++) {
     const gmlo_absence *a = &c->absences[i];
-    size_t bytes = m->l->slots[c->weave.strands[a->strand].slot].real_bytes;
+    size_t bytes = m->l->slots[c->build.live_ranges[a->live].slot].real_bytes;
     if (a->is_copy) schedule->out_bytes += bytes;
     if (a->returns) schedule->in_bytes += bytes;
   }
@@ -10104,7 +10113,7 @@ static int gmlo_making_assign(gmlo_making *m) {
   if (m->chunk_bytes == 0) return 1;
   if (gmlo_making_begins(m)) {
     if (!gmlo_assign_begin(u, &m->c, &m->other, m->chunk_bytes)) done = -1;
-    m->work += 8 * u->arrival_count + 4 * m->c.weave.strand_count + m->l->step_count;
+    m->work += 8 * u->arrival_count + 4 * m->c.build.live_count + m->l->step_count;
   } else {
     before = u->work;
     done = gmlo_assign_go_on(u, m->stop - m->work);
@@ -10116,15 +10125,15 @@ static int gmlo_making_assign(gmlo_making *m) {
 }
 
 /* Two iterations. */
-static int gmlo_making_rehearse(gmlo_making *m) {
+static int gmlo_making_simulate(gmlo_making *m) {
   size_t count = 2 * m->l->step_count;
-  if (gmlo_making_begins(m) && !gmlo_rehearsal_begin(&m->c, &m->other)) {
-    gmlo_leave(&m->c.trial.scope);
+  if (gmlo_making_begins(m) && !gmlo_simulate_begin(&m->c, &m->other)) {
+    gmlo_leave(&m->c.sim.scope);
     return -1;
   }
   for (; gmlo_making_goes_on(m, count); m->at++)
-    m->work += gmlo_rehearsal_step(&m->c, &m->other, m->at);
-  if (m->at == count) gmlo_leave(&m->c.trial.scope);
+    m->work += gmlo_simulate_step(&m->c, &m->other, m->at);
+  if (m->at == count) gmlo_leave(&m->c.sim.scope);
   return m->at == count;
 }
 
@@ -10132,7 +10141,7 @@ static int gmlo_making_rehearse(gmlo_making *m) {
    GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. */
 static void gmlo_making_judge(gmlo_making *m) {
   const gmlo_schedule *other = &m->other, *best = m->is_present ? m->present : &m->schedule;
-  uint64_t ns = m->c.trial.now_ns - m->c.trial.first_ns;
+  uint64_t ns = m->c.sim.now_ns - m->c.sim.first_ns;
   if (m->has_best && ((other->planned_bytes > m->desc.target_bytes &&
                        other->planned_bytes > best->planned_bytes) ||
                       (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
@@ -10150,7 +10159,7 @@ static void gmlo_making_judge(gmlo_making *m) {
     m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
   }
   m->number++;
-  m->phase = m->number == GMLO_WAYS || (m->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0
+  m->phase = m->number == GMLO_WAYS || (m->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0
                  ? GMLO_PHASE_DONE
                  : GMLO_PHASE_LEAVE;
 }
@@ -10158,25 +10167,25 @@ static void gmlo_making_judge(gmlo_making *m) {
 /* A part of the phase. 1: the phase is over; 0: there is more to do; -1: host memory is refused. */
 static int gmlo_making_part(gmlo_making *m) {
   static int (*const parts[])(gmlo_making *) = {
-      gmlo_making_weave,   gmlo_making_steps,   gmlo_making_seal,    gmlo_making_search,
+      gmlo_making_build,   gmlo_making_steps,   gmlo_making_seal,    gmlo_making_search,
       gmlo_making_prepare, gmlo_making_bound,   gmlo_making_present, gmlo_making_leave_by_plan,
       gmlo_making_lower,   gmlo_making_prune,   gmlo_making_return,  gmlo_making_list,
-      gmlo_making_assign,  gmlo_making_rehearse};
+      gmlo_making_assign,  gmlo_making_simulate};
   return parts[m->phase](m);
 }
 
-/* Begins to plan a lesson and to make a schedule. The lesson, and the present schedule if there is
-   one, stay as they are until that is left. */
-static void gmlo_making_begin(gmlo_making *m, gmlo_lesson *l,
+/* Begins to plan a recording and to make a schedule. The recording, and the present schedule if
+   there is one, stay as they are until that is left. */
+static void gmlo_making_begin(gmlo_making *m, gmlo_recording *l,
                               const gmlake_offload_planner_desc *desc, size_t chunk_bytes,
                               const gmlo_schedule *present) {
   memset(m, 0, sizeof *m);
   m->l = l;
-  m->print = gmlo_lesson_print(l);
-  if ((desc->flags & GMLAKE_OFFLOAD_LETTER) == 0) m->present = present;
+  m->print = gmlo_recording_print(l);
+  if ((desc->flags & GMLAKE_OFFLOAD_PAPER) == 0) m->present = present;
   m->desc = *desc;
   m->chunk_bytes = chunk_bytes;
-  m->c.weave.scope = m->c.trial.scope = m->assign.scope = gmlo_scope_of(&l->host);
+  m->c.build.scope = m->c.sim.scope = m->assign.scope = gmlo_scope_of(&l->host);
 }
 
 /* Goes on for about so many steps. 1: the schedule is made; 0: there is more to do; -1: host memory
@@ -10200,10 +10209,10 @@ static int gmlo_making_go_on(gmlo_making *m, uint64_t work) {
 static void gmlo_making_leave(gmlo_making *m) {
   if (m->l == NULL) return;
   gmlo_leave(&m->assign.scope);
-  gmlo_leave(&m->c.trial.scope);
+  gmlo_leave(&m->c.sim.scope);
   gmlo_schedule_free(&m->l->host, &m->other);
   gmlo_schedule_free(&m->l->host, &m->schedule);
-  gmlo_weave_leave(&m->c.weave);
+  gmlo_build_leave(&m->c.build);
   gmlo_search_leave(&m->search);
   gmlake_offload_planner_destroy(m->planner);
   gmlake_offload_graph_destroy(m->graph);
@@ -10211,13 +10220,13 @@ static void gmlo_making_leave(gmlo_making *m) {
 }
 
 /* ---- >>regions: what a program need not execute twice -------------------------------------------
-   Owns nothing of a lesson. Says what an iteration would be if some of its regions were kept: their
-   second steps are gone, and what these make was made by the first steps already. Invariants:
+   Owns nothing of a recording. Says what an iteration would be if some of its regions were kept:
+   their second steps are gone, and what these make was made by the first steps already. Invariants:
    [K1] A region can be kept if its second steps are its first ones, from the begin on, by key, by
         what they name and by what they make; if they write only that, and nothing of it outlives
-        the iteration. A tensor that is made again and the one that was made first are mates.
+        the iteration. A tensor that is made again and the one that was made first are duplicates.
    [K2] No step is in two regions.
-   Cost: linear in the lesson, but for sorting regions. Fails: where host memory is refused. */
+   Cost: linear in the recording, but for sorting regions. Fails: where host memory is refused. */
 
 typedef struct gmlo_keep { /* a region that can be kept */
   uint32_t region;
@@ -10227,18 +10236,18 @@ typedef struct gmlo_keep { /* a region that can be kept */
 
 typedef struct gmlo_keeping {
   gmlo_scope scope;
-  const gmlo_lesson *l;
-  uint32_t *mate; /* by slot that is made again; else NONE */
+  const gmlo_recording *l;
+  uint32_t *dup; /* by slot that is made again; else NONE */
   gmlo_keep *keeps;
   size_t count;
 } gmlo_keeping;
 
-/* The first birth in the step, or behind it. */
-static size_t gmlo_lesson_birth(const gmlo_lesson *l, uint32_t step) {
-  size_t low = 0, high = l->birth_count;
+/* The first allocation in the step, or behind it. */
+static size_t gmlo_recording_first_alloc(const gmlo_recording *l, uint32_t step) {
+  size_t low = 0, high = l->alloc_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (l->slots[l->births[middle]].birth < step) {
+    if (l->slots[l->allocs[middle]].alloc < step) {
       low = middle + 1;
     } else {
       high = middle;
@@ -10247,37 +10256,38 @@ static size_t gmlo_lesson_birth(const gmlo_lesson *l, uint32_t step) {
   return low;
 }
 
-/* Finds the mates of what the region's second steps make. 0 if there are none for all. */
-static int gmlo_keeping_match_births(gmlo_keeping *k, const gmlo_region *region) {
-  const gmlo_lesson *l = k->l;
-  size_t first = gmlo_lesson_birth(l, region->begin), again = gmlo_lesson_birth(l, region->again);
-  size_t end = gmlo_lesson_birth(l, region->again_end);
+/* Finds the duplicates of what the region's second steps make. 0 if there are none for all. */
+static int gmlo_keeping_match_allocs(gmlo_keeping *k, const gmlo_region *region) {
+  const gmlo_recording *l = k->l;
+  size_t first = gmlo_recording_first_alloc(l, region->begin),
+         again = gmlo_recording_first_alloc(l, region->again);
+  size_t end = gmlo_recording_first_alloc(l, region->again_end);
   for (; again < end; again++, first++) {
-    const gmlo_slot *slot = &l->slots[l->births[again]], *mate = &l->slots[l->births[first]];
-    if (mate->birth - region->begin != slot->birth - region->again || mate->bytes != slot->bytes ||
-        mate->real_bytes != slot->real_bytes || slot->death == GMLAKE_OFFLOAD_NONE) {
+    const gmlo_slot *slot = &l->slots[l->allocs[again]], *dup = &l->slots[l->allocs[first]];
+    if (dup->alloc - region->begin != slot->alloc - region->again || dup->bytes != slot->bytes ||
+        dup->real_bytes != slot->real_bytes || slot->freed == GMLAKE_OFFLOAD_NONE) {
       return 0;
     }
-    k->mate[l->births[again]] = l->births[first];
+    k->dup[l->allocs[again]] = l->allocs[first];
   }
   return 1;
 }
 
 /* Whether the second steps are the first ones. [K1] */
 static int gmlo_keeping_match_steps(const gmlo_keeping *k, const gmlo_region *region) {
-  const gmlo_lesson *l = k->l;
+  const gmlo_recording *l = k->l;
   uint32_t i;
   size_t n;
   for (i = region->again; i < region->again_end; i++) {
-    const gmlo_lesson_step *step = &l->steps[i], *mate = step - region->again + region->begin;
-    if (step->key != mate->key ||
-        step->named_end - step->named_begin != mate->named_end - mate->named_begin) {
+    const gmlo_recording_step *step = &l->steps[i], *dup = step - region->again + region->begin;
+    if (step->key != dup->key ||
+        step->named_end - step->named_begin != dup->named_end - dup->named_begin) {
       return 0;
     }
     for (n = 0; n < step->named_end - step->named_begin; n++) {
       const gmlo_named *named = &l->named[step->named_begin + n];
-      const gmlo_named *other = &l->named[mate->named_begin + n];
-      uint32_t slot = k->mate[named->slot];
+      const gmlo_named *other = &l->named[dup->named_begin + n];
+      uint32_t slot = k->dup[named->slot];
       if (slot == GMLAKE_OFFLOAD_NONE && named->how == GMLO_WRITES) return 0;
       if (slot == GMLAKE_OFFLOAD_NONE) slot = named->slot;
       if (other->slot != slot || other->how != named->how) return 0;
@@ -10288,13 +10298,14 @@ static int gmlo_keeping_match_steps(const gmlo_keeping *k, const gmlo_region *re
 
 /* What keeping the region costs: its MSPS, as a power of 9/8. */
 static unsigned gmlo_keeping_msps(const gmlo_keeping *k, const gmlo_region *region) {
-  const gmlo_lesson *l = k->l;
+  const gmlo_recording *l = k->l;
   double bytes = (double)region->unseen_bytes, ns = 1, power = 1e-6;
-  size_t i = gmlo_lesson_birth(l, region->again), end = gmlo_lesson_birth(l, region->again_end);
+  size_t i = gmlo_recording_first_alloc(l, region->again),
+         end = gmlo_recording_first_alloc(l, region->again_end);
   unsigned msps = 0;
   for (; i < end; i++) {
-    const gmlo_slot *slot = &l->slots[l->births[i]], *mate = &l->slots[k->mate[l->births[i]]];
-    if (slot->death > region->again_end && slot->death > mate->death) bytes += (double)slot->bytes;
+    const gmlo_slot *slot = &l->slots[l->allocs[i]], *dup = &l->slots[k->dup[l->allocs[i]]];
+    if (slot->freed > region->again_end && slot->freed > dup->freed) bytes += (double)slot->bytes;
   }
   for (i = region->again; i < region->again_end; i++) ns += (double)l->steps[i].time_ns;
   while (power < bytes / ns && msps < 1000) {
@@ -10305,7 +10316,7 @@ static unsigned gmlo_keeping_msps(const gmlo_keeping *k, const gmlo_region *regi
 }
 
 static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
-  const gmlo_lesson *l = k->l;
+  const gmlo_recording *l = k->l;
   gmlo_region region = l->regions[number];
   gmlo_keep *keep = &k->keeps[k->count];
   size_t i, end;
@@ -10319,16 +10330,16 @@ static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
     region.begin++; /* it saves what is no tensor, as of random numbers */
   }
   if (region.again_end - region.again > region.end - region.begin) return;
-  if (gmlo_keeping_match_births(k, &region) && gmlo_keeping_match_steps(k, &region)) {
+  if (gmlo_keeping_match_allocs(k, &region) && gmlo_keeping_match_steps(k, &region)) {
     keep->region = number;
     keep->msps = gmlo_keeping_msps(k, &region);
     keep->unseen_bytes = region.unseen_bytes;
     k->count++;
     return;
   }
-  end = gmlo_lesson_birth(l, region.again_end);
-  for (i = gmlo_lesson_birth(l, region.again); i < end; i++)
-    k->mate[l->births[i]] = GMLAKE_OFFLOAD_NONE;
+  end = gmlo_recording_first_alloc(l, region.again_end);
+  for (i = gmlo_recording_first_alloc(l, region.again); i < end; i++)
+    k->dup[l->allocs[i]] = GMLAKE_OFFLOAD_NONE;
 }
 
 static int gmlo_keep_before(const void *a, const void *b) {
@@ -10339,16 +10350,16 @@ static int gmlo_keep_before(const void *a, const void *b) {
 
 /* Lists the regions that can be kept: the smallest MSPS first, of equal ones the last. 0 if host
    memory is refused. It is to be left in any case. */
-static int gmlo_keeping_begin(gmlo_keeping *k, const gmlo_lesson *l) {
+static int gmlo_keeping_begin(gmlo_keeping *k, const gmlo_recording *l) {
   uint32_t i;
   size_t n;
   memset(k, 0, sizeof *k);
   k->scope = gmlo_scope_of(&l->host);
   k->l = l;
-  k->mate = (uint32_t *)gmlo_take(&k->scope, l->slot_count, sizeof *k->mate);
+  k->dup = (uint32_t *)gmlo_take(&k->scope, l->slot_count, sizeof *k->dup);
   k->keeps = (gmlo_keep *)gmlo_take(&k->scope, l->region_count, 2 * sizeof *k->keeps);
-  if (k->mate == NULL || k->keeps == NULL) return 0;
-  for (n = 0; n < l->slot_count; n++) k->mate[n] = GMLAKE_OFFLOAD_NONE;
+  if (k->dup == NULL || k->keeps == NULL) return 0;
+  for (n = 0; n < l->slot_count; n++) k->dup[n] = GMLAKE_OFFLOAD_NONE;
   for (i = 0; i < l->region_count; i++) gmlo_keeping_add(k, i);
   gmlo_sort(k->keeps, k->keeps + k->count, k->count, sizeof *k->keeps, gmlo_keep_before);
   return 1;
@@ -10369,37 +10380,37 @@ static void gmlo_keeping_left(const gmlo_keeping *k, size_t count, uint32_t *lef
     now += !is_gone;
   }
   left[i] = now;
-  left[i + 1] = now + 1; /* of what was born behind the last step */
+  left[i + 1] = now + 1; /* of what was allocated behind the last step */
 }
 
 /* Adds the slots that are left, and writes down which one each slot is then. */
-static void gmlo_keeping_slots(const gmlo_keeping *k, const uint32_t *left, gmlo_lesson *out,
+static void gmlo_keeping_slots(const gmlo_keeping *k, const uint32_t *left, gmlo_recording *out,
                                uint32_t *slot_of) {
-  const gmlo_lesson *l = k->l;
+  const gmlo_recording *l = k->l;
   size_t i;
   for (i = 0; i < l->slot_count && !out->is_broken; i++) {
     const gmlo_slot *slot = &l->slots[i];
-    uint32_t birth = slot->birth, death = slot->death, at;
-    if (birth != GMLAKE_OFFLOAD_NONE) birth = left[birth];
-    if (death != GMLAKE_OFFLOAD_NONE) death = left[death];
-    if (birth == GMLAKE_OFFLOAD_NONE || left[slot->birth + 1] != birth) {
-      slot_of[i] = gmlo_lesson_add_slot(out, slot->bytes, slot->real_bytes, birth);
-      if (!out->is_broken) out->slots[slot_of[i]].death = death;
+    uint32_t alloc = slot->alloc, freed = slot->freed, at;
+    if (alloc != GMLAKE_OFFLOAD_NONE) alloc = left[alloc];
+    if (freed != GMLAKE_OFFLOAD_NONE) freed = left[freed];
+    if (alloc == GMLAKE_OFFLOAD_NONE || left[slot->alloc + 1] != alloc) {
+      slot_of[i] = gmlo_recording_add_slot(out, slot->bytes, slot->real_bytes, alloc);
+      if (!out->is_broken) out->slots[slot_of[i]].freed = freed;
       continue;
     }
-    at = slot_of[i] = slot_of[k->mate[i]];
-    if (death != birth && death > out->slots[at].death) out->slots[at].death = death;
+    at = slot_of[i] = slot_of[k->dup[i]];
+    if (freed != alloc && freed > out->slots[at].freed) out->slots[at].freed = freed;
   }
   for (i = 0; i < l->slot_count && !out->is_broken; i++)
-    if (l->slots[i].pair != GMLAKE_OFFLOAD_NONE)
-      out->slots[slot_of[i]].pair = slot_of[l->slots[i].pair];
+    if (l->slots[i].peer != GMLAKE_OFFLOAD_NONE)
+      out->slots[slot_of[i]].peer = slot_of[l->slots[i].peer];
 }
 
 /* The iteration if the first `count` regions are kept; slot_of: by slot, with room for all. 0 if
    host memory is refused. *out is to be freed in any case. */
-static int gmlo_keeping_lesson(const gmlo_keeping *k, size_t count, gmlo_lesson *out,
-                               uint32_t *slot_of) {
-  const gmlo_lesson *l = k->l;
+static int gmlo_keeping_recording(const gmlo_keeping *k, size_t count, gmlo_recording *out,
+                                  uint32_t *slot_of) {
+  const gmlo_recording *l = k->l;
   gmlo_scope scope = gmlo_scope_of(&l->host);
   uint32_t *left = (uint32_t *)gmlo_take(&scope, l->step_count + 2, sizeof *left);
   size_t i, n, known;
@@ -10409,25 +10420,25 @@ static int gmlo_keeping_lesson(const gmlo_keeping *k, size_t count, gmlo_lesson 
   if (left != NULL) gmlo_keeping_left(k, count, left);
   if (left != NULL) gmlo_keeping_slots(k, left, out, slot_of);
   for (i = 0; i < l->step_count && !out->is_broken; i++) {
-    const gmlo_lesson_step *step = &l->steps[i];
+    const gmlo_recording_step *step = &l->steps[i];
     if (left[i + 1] == left[i]) continue;
-    gmlo_lesson_add_step(out, step->key);
+    gmlo_recording_add_step(out, step->key);
     for (n = step->named_begin; n < step->named_end && !out->is_broken; n++) {
       const gmlo_named *named = &l->named[n];
       for (known = out->steps[left[i]].named_begin; known < out->named_count; known++)
         if (out->named[known].slot == slot_of[named->slot] && out->named[known].how == named->how)
-          break; /* it names a mate, too */
-      if (known == out->named_count) gmlo_lesson_name(out, slot_of[named->slot], named->how);
+          break; /* it names a dup, too */
+      if (known == out->named_count) gmlo_recording_name(out, slot_of[named->slot], named->how);
     }
     if (!out->is_broken) out->steps[left[i]].time_ns = step->time_ns;
   }
   gmlo_leave(&scope);
-  return gmlo_lesson_close(out);
+  return gmlo_recording_close(out);
 }
 
 static void gmlo_keeping_leave(gmlo_keeping *k) { gmlo_leave(&k->scope); }
 
-/* ---- >>rhythm: after how many steps a program repeats itself ------------------------------------
+/* ---- >>period: after how many steps a program repeats itself ------------------------------------
    Owns the prints of a program's last steps: numbers that are the same for like steps. Invariants:
    [Y1] The print of step n is that of beat n % capacity, for each of the last `capacity` steps.
         Those of a place (print % capacity) are listed, the last one first, by their number + 1.
@@ -10435,74 +10446,74 @@ static void gmlo_keeping_leave(gmlo_keeping *k) { gmlo_leave(&k->scope); }
         tensors together. A step that breaks that asks for the period since the last one like it.
         A step that an iteration has once is never like one that is less than an iteration before
         it. So the period is right from that step on, whatever is repeated within an iteration.
-   Cost: constant for a step; 24 bytes for each step, up to GMLO_BEATS_MAX. Fails: where host memory
+   Cost: constant for a step; 24 bytes for each step, up to GMLO_PAST_MAX. Fails: where host memory
    is refused; then the step is not noted. */
 
-#define GMLO_BEATS_MAX ((uint64_t)1 << 20)
-#define GMLO_BEATS_SEEN 64u /* of a place */
-#define GMLO_RUN_MIN 32u    /* steps: less may be a short loop within an iteration */
+#define GMLO_PAST_MAX ((uint64_t)1 << 20)
+#define GMLO_PAST_SEEN 64u /* of a place */
+#define GMLO_RUN_MIN 32u   /* steps: less may be a short loop within an iteration */
 
-typedef struct gmlo_beat {
+typedef struct gmlo_past_step {
   uint64_t print;        /* [Y1] of step n; */
   uint64_t before, last; /* the one before it of its place; the last one of place n. 0: none */
-} gmlo_beat;
+} gmlo_past_step;
 
-typedef struct gmlo_rhythm {
-  gmlo_beat *beats;
+typedef struct gmlo_detector {
+  gmlo_past_step *past;
   uint64_t capacity, count; /* count: steps noted so far */
   uint64_t period, run;     /* [Y2] period 0: none */
   size_t named;
-} gmlo_rhythm;
+} gmlo_detector;
 
-static gmlo_beat *gmlo_rhythm_at(const gmlo_rhythm *r, uint64_t n) {
-  return &r->beats[n & (r->capacity - 1)];
+static gmlo_past_step *gmlo_detector_at(const gmlo_detector *r, uint64_t n) {
+  return &r->past[n & (r->capacity - 1)];
 }
 
-static void gmlo_rhythm_put(const gmlo_rhythm *r, uint64_t n, uint64_t print) {
-  gmlo_beat *beat = gmlo_rhythm_at(r, n), *place = gmlo_rhythm_at(r, print);
-  beat->print = print;
-  beat->before = place->last;
+static void gmlo_detector_put(const gmlo_detector *r, uint64_t n, uint64_t print) {
+  gmlo_past_step *past = gmlo_detector_at(r, n), *place = gmlo_detector_at(r, print);
+  past->print = print;
+  past->before = place->last;
   place->last = n + 1;
 }
 
-/* Makes room for one more step: the oldest one goes only at GMLO_BEATS_MAX. 0 if host memory is
+/* Makes room for one more step: the oldest one goes only at GMLO_PAST_MAX. 0 if host memory is
    refused. */
-static int gmlo_rhythm_room(gmlo_rhythm *r, const gmlake_offload_host *host) {
-  gmlo_rhythm grown = *r;
+static int gmlo_detector_room(gmlo_detector *r, const gmlake_offload_host *host) {
+  gmlo_detector grown = *r;
   uint64_t n;
-  if (r->count < r->capacity || r->capacity == GMLO_BEATS_MAX) return 1;
+  if (r->count < r->capacity || r->capacity == GMLO_PAST_MAX) return 1;
   grown.capacity = r->capacity != 0 ? 2 * r->capacity : 256;
-  grown.beats = (gmlo_beat *)gmlo_zeroed(host, (size_t)grown.capacity, sizeof *grown.beats);
-  if (grown.beats == NULL) return 0;
-  for (n = 0; n < r->count; n++) gmlo_rhythm_put(&grown, n, r->beats[n].print);
-  gmlo_free(host, r->beats);
+  grown.past = (gmlo_past_step *)gmlo_zeroed(host, (size_t)grown.capacity, sizeof *grown.past);
+  if (grown.past == NULL) return 0;
+  for (n = 0; n < r->count; n++) gmlo_detector_put(&grown, n, r->past[n].print);
+  gmlo_free(host, r->past);
   *r = grown;
   return 1;
 }
 
 /* How far back the last step with that print is; 0: there is none. */
-static uint64_t gmlo_rhythm_back(const gmlo_rhythm *r, uint64_t print) {
-  uint64_t last = gmlo_rhythm_at(r, print)->last;
+static uint64_t gmlo_detector_back(const gmlo_detector *r, uint64_t print) {
+  uint64_t last = gmlo_detector_at(r, print)->last;
   unsigned i;
-  for (i = 0; i < GMLO_BEATS_SEEN && last != 0 && r->count - last < r->capacity - 1; i++) {
-    const gmlo_beat *beat = gmlo_rhythm_at(r, last - 1);
-    if (beat->print == print) return r->count + 1 - last;
-    last = beat->before;
+  for (i = 0; i < GMLO_PAST_SEEN && last != 0 && r->count - last < r->capacity - 1; i++) {
+    const gmlo_past_step *past = gmlo_detector_at(r, last - 1);
+    if (past->print == print) return r->count + 1 - last;
+    last = past->before;
   }
   return 0;
 }
 
 /* Notes a step that names so many tensors. The period, if a whole one was repeated; else 0. */
-static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host, uint64_t print,
-                                 size_t named) {
-  if (!gmlo_rhythm_room(r, host)) return 0;
-  if (r->period == 0 || gmlo_rhythm_at(r, r->count - r->period)->print != print) {
-    r->period = gmlo_rhythm_back(r, print);
+static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *host,
+                                   uint64_t print, size_t named) {
+  if (!gmlo_detector_room(r, host)) return 0;
+  if (r->period == 0 || gmlo_detector_at(r, r->count - r->period)->print != print) {
+    r->period = gmlo_detector_back(r, print);
     r->run = r->named = 0;
   }
   r->run += r->period != 0;
   r->named += named;
-  gmlo_rhythm_put(r, r->count++, print);
+  gmlo_detector_put(r, r->count++, print);
   return r->run >= r->period && r->run >= GMLO_RUN_MIN && r->named != 0 ? r->period : 0;
 }
 
@@ -10513,12 +10524,13 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
    [S1] device_bytes is the sum over tensors with memory of their bytes, in whole chunks, and at
         most limit_bytes.
    [S2] A tensor with memory lists the uses that no other listed use is behind: a stream and the
-        number of a mark on it. Memory is discarded on a stream behind all of them.
-   [S3] A mark is an event on a stream. Mark n is recorded in event n % GMLO_MARKS, so a wait for a
-        mark that was replaced waits for the oldest one that was not.
+        number of a fence on it. Memory is discarded on a stream behind all of them.
+   [S3] A fence is an event on a stream. Fence n is recorded in event n % GMLO_FENCES, so a wait for
+        a fence that was replaced waits for the oldest one that was not.
    [S4] A tensor's bytes are on the device (has_bytes), or in its pinned memory, or in both
         (is_clean). Neither is given up before the copy to the other one is queued.
-   [S5] `at` steps of the known lesson have begun. A tensor whose slot is s is `tensor` of slot s.
+   [S5] `at` steps of the known recording have begun. A tensor whose slot is s is `tensor` of slot
+        s.
    [S6] In a program that marks no iteration one begins when `period` steps have been repeated, and
         `period` steps later the next one. After a drift it begins later than that, when the first
         step of the last one comes again, or when another `period` steps have been repeated.
@@ -10528,43 +10540,43 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
    [S9] What the schedule makes leave is copied to the host at once. Its memory goes when others
         want it: where tensors are smaller than the schedule's it stays, and need not come back.
    Cost: a step is linear in what it names, and O(log tensors) for each that leaves, comes back or
-   is born or dies; the first that makes one leave, in an iteration, is linear in the session's
-   tensors, and so is the begin of an iteration. Fails: where memory, the backend or host
+   is allocated or freed; the first that makes one leave, in an iteration, is linear in the
+   session's tensors, and so is the begin of an iteration. Fails: where memory, the backend or host
    memory refuse. */
 
 #define GMLO_SLICE ((uint64_t)1 << 17) /* steps of planning in one call: about 1 ms */
 #define GMLO_EVENTS_SEEN 1024u         /* in one call */
-#define GMLO_MARKS 1024u               /* steps of a stream whose end can be told from later ones */
+#define GMLO_FENCES 1024u              /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
 #define GMLO_AHEAD 256u /* steps for whose tensors others leave ahead while no plan holds */
 #define GMLO_ROOM 16u   /* a part of the limit, that what comes back earlier leaves free */
 #define GMLO_USES_SEEN \
   64u                    /* uses of a tensor that are compared with a step that was not expected */
-#define GMLO_COVERED 8u  /* a part of the steps, that may be others without a new lesson */
+#define GMLO_COVERED 8u  /* a part of the steps, that may be others without a new recording */
 #define GMLO_VAIN 1u     /* schedules in vain that do not count: a first iteration is special */
 #define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
 #define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
 #define GMLO_GROWTH 16u /* a part of all sizes: when they have grown by it, there is a new one */
-#define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
-#define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
-#define GMLO_KEEP_PROBES 5u  /* numbers of kept regions that are planned for */
-#define GMLO_KEEP_CHANGES 8u /* how often a session changes what is kept */
-#define GMLO_DRAFT_WORK 4u   /* steps of planning for each step of an iteration that is made up */
-#define GMLO_KEEP_ALIKE 4u   /* iterations in a row that were alike, before it decides */
+#define GMLO_REVIEW_GAIN 16u  /* a part of the steps' time that is worth a new schedule */
+#define GMLO_KEEP_GAIN 50u    /* a part of the time that is worth keeping regions */
+#define GMLO_KEEP_SIMS 5u     /* numbers of kept regions that are planned for */
+#define GMLO_KEEP_CHANGES 8u  /* how often a session changes what is kept */
+#define GMLO_PROPOSAL_WORK 4u /* steps of planning for each step of an iteration that is made up */
+#define GMLO_KEEP_ALIKE 4u    /* iterations in a row that were alike, before it decides */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
-typedef struct gmlo_course { /* a stream */
+typedef struct gmlo_stream { /* a stream */
   void *stream;
-  void *events[GMLO_MARKS];        /* NULL: never recorded */
-  uint64_t marks;                  /* recorded so far */
-  uint64_t seen[GMLO_STREAMS_MAX]; /* by stream: the mark that this one has waited for */
-} gmlo_course;
+  void *events[GMLO_FENCES];       /* NULL: never recorded */
+  uint64_t fences;                 /* recorded so far */
+  uint64_t seen[GMLO_STREAMS_MAX]; /* by stream: the fence that this one has waited for */
+} gmlo_stream;
 
-typedef struct gmlo_mark {
-  uint32_t course;
+typedef struct gmlo_fence {
+  uint32_t stream_id;
   uint64_t number;
-} gmlo_mark;
+} gmlo_fence;
 
 typedef struct gmlo_range {
   void *range;
@@ -10572,24 +10584,24 @@ typedef struct gmlo_range {
   size_t bytes;
   size_t used;            /* bytes from its begin on that its tensor has, or the last one had */
   uint32_t tensor;        /* NONE: it is idle, */
-  uint64_t since;         /* since so many tensors had died, */
+  uint64_t since;         /* since so many tensors had were freed, */
   uint32_t before, after; /* between these on its shelf; or NONE */
-  uint32_t vblock;        /* of the schedule, whose tensors have it; or NONE */
+  uint32_t vrange;        /* of the schedule, whose tensors have it; or NONE */
   uint32_t *chunks; /* that it was last given, by number; NULL where memory does not say that */
 } gmlo_range;
 
 typedef struct gmlo_shelf { /* idle ranges of one size: what became idle last is the first */
   size_t bytes;
-  uint32_t first[2]; /* of no vblock; of one. NONE: there is none */
+  uint32_t first[2]; /* of no vrange; of one. NONE: there is none */
 } gmlo_shelf;
 
-typedef struct gmlo_binding { /* what a vchunk stands for */
+typedef struct gmlo_binding { /* what a vreg stands for */
   uint32_t chunk;             /* its number; NONE: none yet */
-  uint32_t misses; /* how often the vchunk's tensor got another one; halved if it did not */
+  uint32_t misses; /* how often the vreg's tensor got another one; halved if it did not */
 } gmlo_binding;
 
 typedef struct gmlo_chunk { /* of memory that has numbers for them */
-  uint32_t vchunk;          /* that stands for it; NONE */
+  uint32_t vreg;            /* that stands for it; NONE */
   uint32_t holder;          /* the range with memory that has it; NONE */
   int is_known;
 } gmlo_chunk;
@@ -10597,8 +10609,8 @@ typedef struct gmlo_chunk { /* of memory that has numbers for them */
 typedef struct gmlo_pin { /* pinned memory */
   void *ptr;
   size_t bytes;
-  uint32_t tensor; /* NONE: it is idle. Without memory: the next one without; or NONE */
-  gmlo_mark mark;  /* behind its last copy */
+  uint32_t tensor;  /* NONE: it is idle. Without memory: the next one without; or NONE */
+  gmlo_fence fence; /* behind its last copy */
 } gmlo_pin;
 
 /* The tensors that may leave in heaps: see "Who leaves" below. */
@@ -10617,10 +10629,10 @@ typedef struct gmlo_late { /* a tensor that may come back as soon as there is ro
   uint64_t ticket;
 } gmlo_late;
 
-typedef struct gmlo_guest { /* a tensor */
-  size_t bytes;             /* of its range */
-  size_t real_bytes;        /* as asked for */
-  uint32_t range, pin;      /* pin NONE: it has none */
+typedef struct gmlo_session_tensor { /* a tensor */
+  size_t bytes;                      /* of its range */
+  size_t real_bytes;                 /* as asked for */
+  uint32_t range, pin;               /* pin NONE: it has none */
   int lives, has_memory, has_bytes, is_clean;
   int is_released;         /* the schedule lets its memory go, the host has its bytes: [S9] */
   int is_stuck, is_listed; /* counted in stuck_bytes; in the open step's list */
@@ -10631,17 +10643,17 @@ typedef struct gmlo_guest { /* a tensor */
   uint32_t keep_count;     /* calls of pin without unpin */
   uint64_t step;           /* the last that named it */
   uint64_t list;           /* which of its lists did: twice its number, + 1 for writes */
-  gmlo_mark uses[GMLO_USES];
+  gmlo_fence uses[GMLO_USES];
   size_t use_count;
-  uint64_t back;         /* the mark behind its last copy from the host; 0: none */
-  uint32_t slot, learnt; /* in the known lesson, in the one that is recorded; or NONE */
-  uint32_t heir;         /* the slot in which it outlived the last iteration, or NONE [L2] */
-} gmlo_guest;
+  uint64_t back;         /* the fence behind its last copy from the host; 0: none */
+  uint32_t slot, learnt; /* in the known recording, in the one that is recorded; or NONE */
+  uint32_t carried;      /* the slot in which it outlived the last iteration, or NONE [L2] */
+} gmlo_session_tensor;
 
 typedef struct gmlo_proposal { /* an iteration in which other regions are kept */
-  gmlo_lesson lesson;
+  gmlo_recording recording;
   gmlo_schedule schedule;
-  uint32_t *slot_of; /* by slot of the lesson that it was made of; NULL: there is no proposal */
+  uint32_t *slot_of; /* by slot of the recording that it was made of; NULL: there is no proposal */
   unsigned char *is_kept; /* by region of an iteration, */
   size_t region_count;    /* and how many there are */
   size_t limit_bytes;     /* that it was planned for */
@@ -10658,8 +10670,8 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
 } gmlo_kept;
 
 /* How many regions are kept in each of the iterations that are compared. */
-typedef struct gmlo_probes {
-  gmlo_lesson lesson; /* that the iterations are made of: a copy of the known one */
+typedef struct gmlo_sims {
+  gmlo_recording recording; /* that the iterations are made of: a copy of the known one */
   gmlo_keeping keeping;
   uint64_t *least_ns; /* by number: no iteration is shorter */
   uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
@@ -10669,8 +10681,8 @@ typedef struct gmlo_probes {
   size_t bounds;      /* numbers whose bounds are there */
   unsigned tries;     /* numbers that were chosen to be planned for */
   size_t number;      /* in the making: */
-  gmlo_proposal draft, found; /* that one; the best one so far, if any is better than none */
-} gmlo_probes;
+  gmlo_proposal tried, found; /* that one; the best one so far, if any is better than none */
+} gmlo_sims;
 
 struct gmlake_offload_session {
   gmlake_offload_session_desc desc;
@@ -10678,15 +10690,15 @@ struct gmlake_offload_session {
   gmlake_offload_memory memory;
   gmlake_offload_session_stats stats;
   gmlake_offload_error_info error;
-  gmlo_course *courses[GMLO_STREAMS_MAX]; /* GMLO_OUT, GMLO_IN, the program's */
-  size_t course_count;
-  gmlo_guest *guests;
-  size_t guest_count, guest_capacity;
+  gmlo_stream *streams[GMLO_STREAMS_MAX]; /* GMLO_OUT, GMLO_IN, the program's */
+  size_t stream_count;
+  gmlo_session_tensor *tensors;
+  size_t tensor_count, tensor_capacity;
   uint64_t *spare_ids; /* numbers that no tensor has: a heap */
   size_t spare_count, spare_capacity;
   uint32_t *ranks; /* room for all tensors in each heap, and in the open step's list */
   size_t rank_count[GMLO_RANKS], rank_capacity;
-  uint32_t *open; /* in `ranks`: tensors that the open step names, or born in it */
+  uint32_t *open; /* in `ranks`: tensors that the open step names, or allocated in it */
   size_t open_count;
   size_t stuck_bytes; /* [S8] */
   gmlo_range *ranges;
@@ -10699,11 +10711,11 @@ struct gmlake_offload_session {
   size_t pin_count, pin_capacity, idle_count, idle_capacity;
   uint32_t empty_pin; /* the first one without memory; or NONE */
   int is_ranked;      /* [S7] */
-  gmlo_lesson lessons[2];
-  int known;        /* the lesson that is expected; -1: none */
-  int is_recording; /* the other lesson */
+  gmlo_recording recordings[2];
+  int known;        /* the recording that is expected; -1: none */
+  int is_recording; /* the other recording */
   int is_confirmed; /* two iterations in a row were alike */
-  int is_drifted;   /* this iteration went another way than the known lesson; */
+  int is_drifted;   /* this iteration went another way than the known recording; */
   int is_lost;      /* and was not found again in it */
   int is_timed, has_schedule;
   int is_review; /* the present schedule stays unless the steps turn out to be faster */
@@ -10713,45 +10725,46 @@ struct gmlake_offload_session {
   uint64_t followed;               /* iterations that followed the present schedule to their end */
   uint64_t vain_count;             /* schedules in a row that no iteration followed */
   int is_marked;                   /* the program marks its iterations */
-  gmlo_rhythm rhythm;              /* [S6] as long as it does not */
+  gmlo_detector detector;          /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
-  gmlo_making making;      /* of the next one, */
-  gmlo_lesson made;        /* for a copy of the known lesson */
-  int makes_review;        /* `is_review` when it was begun */
-  int is_looking;          /* the next call looks at more events */
-  size_t made_bytes;       /* of the slots that it, or the present one, is for */
-  uint64_t call_work;      /* steps of planning in this call */
-  size_t over_from;        /* events of the known lesson from this one on are complete; */
-  size_t timed;            /* steps of it whose times were read */
-  uint64_t timed_ns;       /* what these take together */
-  size_t at, birth_at;     /* [S5]; births of the known lesson so far */
-  uint32_t *vblock_ranges; /* by vblock of the schedule; NONE: none yet */
-  gmlo_binding *bindings;  /* by vchunk of the schedule */
-  gmlo_chunk *chunks;      /* by number */
-  gmlo_choice *choices;    /* of chunks, for a range */
+  gmlo_making making;        /* of the next one, */
+  gmlo_recording made;       /* for a copy of the known recording */
+  int makes_review;          /* `is_review` when it was begun */
+  int is_looking;            /* the next call looks at more events */
+  size_t made_bytes;         /* of the slots that it, or the present one, is for */
+  uint64_t call_work;        /* steps of planning in this call */
+  size_t over_from;          /* events of the known recording from this one on are complete; */
+  size_t timed;              /* steps of it whose times were read */
+  uint64_t timed_ns;         /* what these take together */
+  size_t at, alloc_at;       /* [S5]; allocations of the known recording so far */
+  uint32_t *range_by_vrange; /* by vrange of the schedule; NONE: none yet */
+  gmlo_binding *bindings;    /* by vreg of the schedule */
+  gmlo_chunk *chunks;        /* by number */
+  gmlo_choice *choices;      /* of chunks, for a range */
   size_t chunk_count, chunk_capacity, choice_capacity;
   gmlo_late *late; /* from late_at on */
   size_t late_at, late_count, late_capacity;
   uint64_t tickets;
-  uint64_t step;                /* the number of the present or last one, from 1 on */
-  uint64_t first_step;          /* of this iteration */
-  size_t born_bytes, born_as;   /* of what was born in this iteration; of its slots */
-  size_t begun_bytes;           /* of the slots with which the schedule's iteration begins */
-  double owed_bytes;            /* that were to be copied to the host so far, and were not */
-  uint64_t digest, last_digest; /* of the bytes of what was born in this iteration, in the last */
-  uint64_t steady_count;        /* iterations in a row in which these were the same */
+  uint64_t step;                        /* the number of the present or last one, from 1 on */
+  uint64_t first_step;                  /* of this iteration */
+  size_t alloc_bytes, alloc_slot_bytes; /* of what was allocated in this iteration; of its slots */
+  size_t begun_bytes; /* of the slots with which the schedule's iteration begins */
+  double owed_bytes;  /* that were to be copied to the host so far, and were not */
+  uint64_t digest,
+      last_digest;       /* of the bytes of what was allocated in this iteration, in the last */
+  uint64_t steady_count; /* iterations in a row in which these were the same */
   int is_open, is_held, is_busy;
-  uint32_t open_course;
-  uint64_t deaths;
+  uint32_t open_stream_id;
+  uint64_t frees;
   double measured[2];            /* bytes/s of the directions; 0: not yet */
   uint64_t region, first_region; /* the last region's number, from 1 on; this iteration's first */
   uint64_t open_region;          /* 0: none is open */
   int is_again;                  /* the open one is executed again */
   uint64_t kept_now;             /* regions of this iteration that are kept */
-  uint64_t span_ns; /* of the known lesson, with its waits for copies; 0: not by this limit */
+  uint64_t span_ns; /* of the known recording, with its waits for copies; 0: not by this limit */
   gmlo_kept kept;
-  gmlo_probes probes;     /* while regions are decided about */
+  gmlo_sims sims;         /* while regions are decided about */
   gmlo_proposal proposal; /* for the next iteration */
 };
 
@@ -10787,37 +10800,37 @@ static void gmlo_session_say(gmlake_offload_session *s, const char *text, size_t
 /* ---- What is kept ---- */
 
 static void gmlo_proposal_free(const gmlake_offload_host *host, gmlo_proposal *proposal) {
-  gmlo_lesson_free(&proposal->lesson);
+  gmlo_recording_free(&proposal->recording);
   gmlo_schedule_free(host, &proposal->schedule);
   gmlo_free(host, proposal->slot_of);
   gmlo_free(host, proposal->is_kept);
   memset(proposal, 0, sizeof *proposal);
-  proposal->lesson.host = *host;
+  proposal->recording.host = *host;
 }
 
 /* What is in the making is for another limit, or for another iteration. */
 static void gmlo_session_stop_making(gmlake_offload_session *s) {
   gmlo_making_leave(&s->making);
-  gmlo_lesson_free(&s->made);
+  gmlo_recording_free(&s->made);
   memset(&s->made, 0, sizeof s->made);
-  if (s->probes.ns == NULL) return;
-  gmlo_proposal_free(&s->desc.host, &s->probes.draft);
-  gmlo_proposal_free(&s->desc.host, &s->probes.found);
-  gmlo_keeping_leave(&s->probes.keeping);
-  gmlo_lesson_free(&s->probes.lesson);
-  memset(&s->probes, 0, sizeof s->probes);
+  if (s->sims.ns == NULL) return;
+  gmlo_proposal_free(&s->desc.host, &s->sims.tried);
+  gmlo_proposal_free(&s->desc.host, &s->sims.found);
+  gmlo_keeping_leave(&s->sims.keeping);
+  gmlo_recording_free(&s->sims.recording);
+  memset(&s->sims, 0, sizeof s->sims);
 }
 
 /* From now on each region is executed again. */
 static void gmlo_session_keep_none(gmlake_offload_session *s) {
-  if (s->probes.ns != NULL) gmlo_session_stop_making(s);
+  if (s->sims.ns != NULL) gmlo_session_stop_making(s);
   gmlo_free(&s->desc.host, s->kept.is_kept);
   s->kept.is_kept = NULL;
   gmlo_proposal_free(&s->desc.host, &s->proposal);
 }
 
 /* What is kept takes too much: none is, until the limit or the program changes. */
-static void gmlo_session_regret(gmlake_offload_session *s) {
+static void gmlo_session_revert(gmlake_offload_session *s) {
   if (s->kept.is_kept == NULL) return;
   gmlo_session_keep_none(s);
   s->kept.step_count = 0;
@@ -10827,7 +10840,7 @@ static void gmlo_session_regret(gmlake_offload_session *s) {
 
 static gmlake_offload_result gmlo_session_too_large(gmlake_offload_session *s, uint32_t tensor,
                                                     size_t bytes) {
-  gmlo_session_regret(s);
+  gmlo_session_revert(s);
   (void)gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY, tensor, "this step needs ");
   gmlo_session_say(s, NULL, bytes);
   gmlo_session_say(s, " bytes at once, in whole chunks, with what may not leave; the limit is ", 0);
@@ -10839,82 +10852,84 @@ static gmlake_offload_result gmlo_session_too_large(gmlake_offload_session *s, u
   return s->error.result;
 }
 
-/* ---- Streams and marks ---- */
+/* ---- Streams and fences ---- */
 
 /* The number of a stream. GMLO_STREAMS_MAX: there are too many, or host memory is refused. */
-static uint32_t gmlo_session_course(gmlake_offload_session *s, void *stream) {
+static uint32_t gmlo_session_stream(gmlake_offload_session *s, void *stream) {
   uint32_t i;
-  for (i = 0; i < s->course_count; i++)
-    if (s->courses[i]->stream == stream) return i;
+  for (i = 0; i < s->stream_count; i++)
+    if (s->streams[i]->stream == stream) return i;
   if (i == GMLO_STREAMS_MAX) {
     (void)gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
                             "steps named more than 62 streams; use fewer");
     return i;
   }
-  s->courses[i] = (gmlo_course *)gmlo_zeroed(&s->desc.host, 1, sizeof **s->courses);
-  if (s->courses[i] == NULL) {
+  s->streams[i] = (gmlo_stream *)gmlo_zeroed(&s->desc.host, 1, sizeof **s->streams);
+  if (s->streams[i] == NULL) {
     (void)gmlo_session_no_memory(s);
     return GMLO_STREAMS_MAX;
   }
-  s->courses[i]->stream = stream;
-  s->course_count++;
+  s->streams[i]->stream = stream;
+  s->stream_count++;
   return i;
 }
 
-/* A mark was recorded in an open step, whose work goes on: its uses end with the next one. */
-static void gmlo_session_postpone(gmlake_offload_session *s, uint32_t course) {
+/* A fence was recorded in an open step, whose work goes on: its uses end with the next one. */
+static void gmlo_session_postpone(gmlake_offload_session *s, uint32_t stream_id) {
   size_t i, n;
   for (i = 0; i < s->open_count; i++) {
-    gmlo_guest *g = &s->guests[s->open[i]];
+    gmlo_session_tensor *g = &s->tensors[s->open[i]];
     for (n = 0; g->step == s->step && n < g->use_count; n++)
-      if (g->uses[n].course == course) g->uses[n].number = s->courses[course]->marks + 1;
+      if (g->uses[n].stream_id == stream_id) g->uses[n].number = s->streams[stream_id]->fences + 1;
   }
 }
 
-/* Records a mark behind what is queued on the stream. 0 if that is refused. */
-static int gmlo_session_mark(gmlake_offload_session *s, uint32_t course) {
-  gmlo_course *c = s->courses[course];
-  void **event = &c->events[(c->marks + 1) % GMLO_MARKS];
+/* Records a fence behind what is queued on the stream. 0 if that is refused. */
+static int gmlo_session_fence(gmlake_offload_session *s, uint32_t stream_id) {
+  gmlo_stream *c = s->streams[stream_id];
+  void **event = &c->events[(c->fences + 1) % GMLO_FENCES];
   if (*event == NULL && s->backend.event_create(s->backend.user, 0, 0, event) != 0) {
     *event = NULL;
     return 0;
   }
   if (s->backend.event_record(s->backend.user, *event, c->stream) != 0) return 0;
-  c->marks++;
-  if (s->is_open && course > GMLO_IN) gmlo_session_postpone(s, course);
+  c->fences++;
+  if (s->is_open && stream_id > GMLO_IN) gmlo_session_postpone(s, stream_id);
   return 1;
 }
 
-/* Makes one stream wait for a mark of another one, which is recorded first if it has to be. 0 if
+/* Makes one stream wait for a fence of another one, which is recorded first if it has to be. 0 if
    that is refused. [S3] */
-static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_mark mark) {
-  gmlo_course *c = s->courses[to], *other = s->courses[mark.course];
-  if (to == mark.course || mark.number == 0 || c->seen[mark.course] >= mark.number) return 1;
-  if (other->marks < mark.number && !gmlo_session_mark(s, mark.course)) return 0;
-  if (mark.number + GMLO_MARKS <= other->marks) mark.number = other->marks - GMLO_MARKS + 1;
-  if (s->backend.stream_wait(s->backend.user, c->stream, other->events[mark.number % GMLO_MARKS]) !=
-      0) {
+static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_fence fence) {
+  gmlo_stream *c = s->streams[to], *other = s->streams[fence.stream_id];
+  if (to == fence.stream_id || fence.number == 0 || c->seen[fence.stream_id] >= fence.number)
+    return 1;
+  if (other->fences < fence.number && !gmlo_session_fence(s, fence.stream_id)) return 0;
+  if (fence.number + GMLO_FENCES <= other->fences) fence.number = other->fences - GMLO_FENCES + 1;
+  if (s->backend.stream_wait(s->backend.user, c->stream,
+                             other->events[fence.number % GMLO_FENCES]) != 0) {
     return 0;
   }
-  c->seen[mark.course] = mark.number;
+  c->seen[fence.stream_id] = fence.number;
   return 1;
 }
 
-/* Whether the device is known to have passed a mark. */
-static int gmlo_session_is_past(gmlake_offload_session *s, gmlo_mark mark) {
-  const gmlo_course *c = s->courses[mark.course];
+/* Whether the device is known to have passed a fence. */
+static int gmlo_session_is_past(gmlake_offload_session *s, gmlo_fence fence) {
+  const gmlo_stream *c = s->streams[fence.stream_id];
   int done = 0;
-  if (mark.number == 0) return 1;
-  if (c->marks < mark.number) return 0;
-  if (mark.number + GMLO_MARKS <= c->marks) mark.number = c->marks - GMLO_MARKS + 1;
-  return s->backend.event_done(s->backend.user, c->events[mark.number % GMLO_MARKS], &done) == 0 &&
+  if (fence.number == 0) return 1;
+  if (c->fences < fence.number) return 0;
+  if (fence.number + GMLO_FENCES <= c->fences) fence.number = c->fences - GMLO_FENCES + 1;
+  return s->backend.event_done(s->backend.user, c->events[fence.number % GMLO_FENCES], &done) ==
+             0 &&
          done;
 }
 
 /* Makes the host wait for a stream. */
-static int gmlo_session_sync(gmlake_offload_session *s, uint32_t course) {
+static int gmlo_session_sync(gmlake_offload_session *s, uint32_t stream_id) {
   s->stats.sync_count++;
-  return s->backend.stream_sync(s->backend.user, s->courses[course]->stream) == 0;
+  return s->backend.stream_sync(s->backend.user, s->streams[stream_id]->stream) == 0;
 }
 
 static gmlake_offload_result gmlo_session_refused(gmlake_offload_session *s, uint32_t tensor,
@@ -10922,54 +10937,55 @@ static gmlake_offload_result gmlo_session_refused(gmlake_offload_session *s, uin
   return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_BACKEND, tensor, text);
 }
 
-/* Adds a use up to the next mark of the stream, in the place of those that the stream has waited
+/* Adds a use up to the next fence of the stream, in the place of those that the stream has waited
    for. 0 if an older one had to be waited for and that was refused. [S2] */
-static int gmlo_session_use(gmlake_offload_session *s, gmlo_guest *g, uint32_t course) {
-  const uint64_t *seen = s->courses[course]->seen;
+static int gmlo_session_use(gmlake_offload_session *s, gmlo_session_tensor *g, uint32_t stream_id) {
+  const uint64_t *seen = s->streams[stream_id]->seen;
   size_t i, kept = 0;
   for (i = 0; i < g->use_count; i++) {
-    if (g->uses[i].course != course && g->uses[i].number > seen[g->uses[i].course])
+    if (g->uses[i].stream_id != stream_id && g->uses[i].number > seen[g->uses[i].stream_id])
       g->uses[kept++] = g->uses[i];
   }
   if (kept == GMLO_USES) {
-    if (!gmlo_session_order(s, course, g->uses[0])) return 0;
+    if (!gmlo_session_order(s, stream_id, g->uses[0])) return 0;
     g->uses[0] = g->uses[--kept];
   }
   g->use_count = kept + 1;
-  g->uses[kept].course = course;
-  g->uses[kept].number = s->courses[course]->marks + 1;
+  g->uses[kept].stream_id = stream_id;
+  g->uses[kept].number = s->streams[stream_id]->fences + 1;
   return 1;
 }
 
 /* Makes a stream wait for all uses of a tensor. */
-static int gmlo_session_follow_uses(gmlake_offload_session *s, const gmlo_guest *g,
-                                    uint32_t course) {
+static int gmlo_session_follow_uses(gmlake_offload_session *s, const gmlo_session_tensor *g,
+                                    uint32_t stream_id) {
   size_t i;
   for (i = 0; i < g->use_count; i++)
-    if (!gmlo_session_order(s, course, g->uses[i])) return 0;
+    if (!gmlo_session_order(s, stream_id, g->uses[i])) return 0;
   return 1;
 }
 
-/* From here on the only use is up to the stream's next mark: pre: it waits for all others. */
-static void gmlo_session_only_use(gmlake_offload_session *s, gmlo_guest *g, uint32_t course) {
+/* From here on the only use is up to the stream's next fence: pre: it waits for all others. */
+static void gmlo_session_only_use(gmlake_offload_session *s, gmlo_session_tensor *g,
+                                  uint32_t stream_id) {
   g->use_count = 1;
-  g->uses[0].course = course;
-  g->uses[0].number = s->courses[course]->marks + 1;
+  g->uses[0].stream_id = stream_id;
+  g->uses[0].number = s->streams[stream_id]->fences + 1;
 }
 
 /* ---- What is recorded ---- */
 
-static gmlo_lesson *gmlo_session_known(gmlake_offload_session *s) {
-  return s->known >= 0 ? &s->lessons[s->known] : NULL;
+static gmlo_recording *gmlo_session_known(gmlake_offload_session *s) {
+  return s->known >= 0 ? &s->recordings[s->known] : NULL;
 }
 
-static gmlo_lesson *gmlo_session_recorded(gmlake_offload_session *s) {
-  return s->is_recording ? &s->lessons[s->known == 0] : NULL;
+static gmlo_recording *gmlo_session_recorded(gmlake_offload_session *s) {
+  return s->is_recording ? &s->recordings[s->known == 0] : NULL;
 }
 
-/* The open region in the recorded lesson; NULL: it began before that. */
+/* The open region in the recorded recording; NULL: it began before that. */
 static gmlo_region *gmlo_session_region(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+  gmlo_recording *l = gmlo_session_recorded(s);
   if (l == NULL || l->is_broken || s->open_region < s->first_region ||
       s->open_region - s->first_region >= l->region_count) {
     return NULL;
@@ -10977,15 +10993,15 @@ static gmlo_region *gmlo_session_region(gmlake_offload_session *s) {
   return &l->regions[s->open_region - s->first_region];
 }
 
-/* Records a timed event for the recorded lesson. Its number; NONE if that is refused: the lesson is
-   then broken. */
-static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t course) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+/* Records a timed event for the recording that is made. Its number; NONE if that is refused: the
+   recording is then broken. */
+static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t stream_id) {
+  gmlo_recording *l = gmlo_session_recorded(s);
   void *events;
   if (l == NULL || l->is_broken) return GMLAKE_OFFLOAD_NONE;
   if (l->event_count == l->made) {
     events = l->events;
-    if (!gmlo_lesson_room(l, (void **)&events, l->made, &l->event_capacity, sizeof *l->events))
+    if (!gmlo_recording_room(l, (void **)&events, l->made, &l->event_capacity, sizeof *l->events))
       return GMLAKE_OFFLOAD_NONE;
     l->events = (void **)events;
     l->is_broken = s->backend.event_create(s->backend.user, 0, 1, &l->events[l->made]) != 0;
@@ -10993,33 +11009,34 @@ static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t course) {
     l->made++;
   }
   l->is_broken = s->backend.event_record(s->backend.user, l->events[l->event_count],
-                                         s->courses[course]->stream) != 0;
+                                         s->streams[stream_id]->stream) != 0;
   return l->is_broken ? GMLAKE_OFFLOAD_NONE : (uint32_t)l->event_count++;
 }
 
-/* The tensor's slot in the recorded lesson, which appears if it is new there. */
-static uint32_t gmlo_session_learn(gmlake_offload_session *s, gmlo_guest *g) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+/* The tensor's slot in the recording that is made, which appears if it is new there. */
+static uint32_t gmlo_session_learn(gmlake_offload_session *s, gmlo_session_tensor *g) {
+  gmlo_recording *l = gmlo_session_recorded(s);
   if (g->learnt == GMLAKE_OFFLOAD_NONE)
-    g->learnt = gmlo_lesson_add_slot(l, g->bytes, g->real_bytes, GMLAKE_OFFLOAD_NONE);
+    g->learnt = gmlo_recording_add_slot(l, g->bytes, g->real_bytes, GMLAKE_OFFLOAD_NONE);
   return g->learnt;
 }
 
 static void gmlo_session_learn_step(gmlake_offload_session *s, const gmlake_offload_step *step,
                                     uint32_t begun) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+  gmlo_recording *l = gmlo_session_recorded(s);
   size_t i;
   if (l == NULL) return;
-  gmlo_lesson_add_step(l, step->key);
+  gmlo_recording_add_step(l, step->key);
   for (i = 0; i < step->read_count + step->write_count && !l->is_broken; i++) {
     int writes = i >= step->read_count;
     uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
-    gmlo_lesson_name(l, gmlo_session_learn(s, &s->guests[id]), writes ? GMLO_WRITES : GMLO_READS);
+    gmlo_recording_name(l, gmlo_session_learn(s, &s->tensors[id]),
+                        writes ? GMLO_WRITES : GMLO_READS);
   }
   if (!l->is_broken) l->steps[l->step_count - 1].begun = begun;
 }
 
-/* The step that a tensor is born in: the open one, or the next one. */
+/* The step that a tensor is allocated in: the open one, or the next one. */
 static uint32_t gmlo_session_now(const gmlake_offload_session *s, size_t begun) {
   return (uint32_t)(begun - (s->is_open && begun != 0));
 }
@@ -11027,25 +11044,25 @@ static uint32_t gmlo_session_now(const gmlake_offload_session *s, size_t begun) 
 /* ---- Who leaves, who comes back ---- */
 
 /* Heaps of tensors. A tensor that may leave is in one of them; each change of its state puts it in
-   its place. Its next use, as a step of the known lesson, changes only where the
-   session passes that step, or where slots are paired. Without a slot it counts as used the later,
+   its place. Its next use, as a step of the known recording, changes only where the
+   session passes that step, or where slots are matched. Without a slot it counts as used the later,
    the longer it was not. The heaps are made when an iteration first asks for a tensor: one that
-   follows its schedule asks for none, and pays for none. */
+   follows its schedule asks for none, at no cost. */
 
-static int gmlo_session_is_locked(const gmlake_offload_session *s, const gmlo_guest *g) {
+static int gmlo_session_is_locked(const gmlake_offload_session *s, const gmlo_session_tensor *g) {
   return g->keep_count != 0 || (s->is_open && g->step == s->step);
 }
 
-static int gmlo_session_may_leave(const gmlake_offload_session *s, const gmlo_guest *g) {
+static int gmlo_session_may_leave(const gmlake_offload_session *s, const gmlo_session_tensor *g) {
   return g->lives && g->has_memory && g->has_bytes && !gmlo_session_is_locked(s, g) &&
          g->real_bytes >= s->desc.tensor_bytes_min;
 }
 
 /* How many steps away the next use of a tensor is, as far as is known. */
-static size_t gmlo_session_expect(gmlake_offload_session *s, const gmlo_guest *g) {
-  gmlo_lesson *l = gmlo_session_known(s);
+static size_t gmlo_session_expect(gmlake_offload_session *s, const gmlo_session_tensor *g) {
+  gmlo_recording *l = gmlo_session_known(s);
   if (l != NULL && g->slot != GMLAKE_OFFLOAD_NONE && s->at <= l->step_count)
-    return gmlo_lesson_expect(l, g->slot, s->at);
+    return gmlo_recording_expect(l, g->slot, s->at);
   return (size_t)(s->step - g->step) + 1;
 }
 
@@ -11055,7 +11072,7 @@ static uint32_t *gmlo_session_heap(const gmlake_offload_session *s, gmlo_rank ra
 
 /* Whether tensor a is before b in their heap. */
 static int gmlo_session_is_before(const gmlake_offload_session *s, uint32_t a, uint32_t b) {
-  const gmlo_guest *x = &s->guests[a], *y = &s->guests[b];
+  const gmlo_session_tensor *x = &s->tensors[a], *y = &s->tensors[b];
   if (x->key != y->key) return x->key < y->key;
   if (x->bytes != y->bytes) return x->bytes > y->bytes;
   return a < b;
@@ -11064,7 +11081,7 @@ static int gmlo_session_is_before(const gmlake_offload_session *s, uint32_t a, u
 static void gmlo_session_set_place(gmlake_offload_session *s, uint32_t *heap, size_t place,
                                    uint32_t id) {
   heap[place] = id;
-  s->guests[id].place = place;
+  s->tensors[id].place = place;
 }
 
 /* The tensor goes from the place up, or down, to where it belongs. */
@@ -11084,7 +11101,7 @@ static void gmlo_session_sift(gmlake_offload_session *s, gmlo_rank rank, size_t 
 }
 
 /* The heap that a tensor belongs in now, and by what. */
-static gmlo_rank gmlo_session_rank_of(gmlake_offload_session *s, const gmlo_guest *g,
+static gmlo_rank gmlo_session_rank_of(gmlake_offload_session *s, const gmlo_session_tensor *g,
                                       uint64_t *out_key) {
   int has_slot = g->slot != GMLAKE_OFFLOAD_NONE;
   size_t way;
@@ -11099,7 +11116,7 @@ static gmlo_rank gmlo_session_rank_of(gmlake_offload_session *s, const gmlo_gues
 
 /* Puts the tensor into the heap that it belongs in, or out of all. [S7] */
 static void gmlo_session_rank(gmlake_offload_session *s, uint32_t id) {
-  gmlo_guest *g = &s->guests[id];
+  gmlo_session_tensor *g = &s->tensors[id];
   uint64_t key = 0;
   gmlo_rank rank, former = g->rank;
   if (!s->is_ranked) return;
@@ -11122,42 +11139,43 @@ static void gmlo_session_rank_all(gmlake_offload_session *s) {
   if (s->is_ranked) return;
   s->is_ranked = 1;
   memset(s->rank_count, 0, sizeof s->rank_count);
-  for (i = 0; i < s->guest_count; i++) s->guests[i].rank = GMLO_RANK_NONE;
-  for (i = 0; i < s->guest_count; i++) gmlo_session_rank(s, (uint32_t)i);
+  for (i = 0; i < s->tensor_count; i++) s->tensors[i].rank = GMLO_RANK_NONE;
+  for (i = 0; i < s->tensor_count; i++) gmlo_session_rank(s, (uint32_t)i);
 }
 
 /* A tensor's state has changed: counts it if it may not leave, and ranks it. [S8] */
-static void gmlo_session_settle_guest(gmlake_offload_session *s, gmlo_guest *g) {
+static void gmlo_session_settle_tensor(gmlake_offload_session *s, gmlo_session_tensor *g) {
   int is_stuck = g->lives &&
                  (gmlo_session_is_locked(s, g) || (g->has_memory && !gmlo_session_may_leave(s, g)));
   if (is_stuck && !g->is_stuck) s->stuck_bytes += g->bytes;
   if (!is_stuck && g->is_stuck) s->stuck_bytes -= g->bytes;
   g->is_stuck = is_stuck;
-  gmlo_session_rank(s, (uint32_t)(g - s->guests));
+  gmlo_session_rank(s, (uint32_t)(g - s->tensors));
 }
 
-/* The open step names a tensor, or it is born in it: it may not leave before the step has ended. */
+/* The open step names a tensor, or it is allocated in it: it may not leave before the step has
+   ended. */
 static void gmlo_session_list(gmlake_offload_session *s, uint32_t id) {
-  gmlo_guest *g = &s->guests[id];
+  gmlo_session_tensor *g = &s->tensors[id];
   g->step = s->step;
   if (s->is_open && !g->is_listed) s->open[s->open_count++] = id;
   g->is_listed |= s->is_open;
-  gmlo_session_settle_guest(s, g);
+  gmlo_session_settle_tensor(s, g);
 }
 
 /* The step has ended, or could not begin. */
 static void gmlo_session_close(gmlake_offload_session *s) {
   s->is_open = 0;
   while (s->open_count != 0) {
-    gmlo_guest *g = &s->guests[s->open[--s->open_count]];
+    gmlo_session_tensor *g = &s->tensors[s->open[--s->open_count]];
     g->is_listed = 0;
-    gmlo_session_settle_guest(s, g);
+    gmlo_session_settle_tensor(s, g);
   }
 }
 
-/* The session passes steps of the known lesson: who was used in them has another next use. */
+/* The session passes steps of the known recording: who was used in them has another next use. */
 static void gmlo_session_pass(gmlake_offload_session *s, size_t to) {
-  const gmlo_lesson *l = gmlo_session_known(s);
+  const gmlo_recording *l = gmlo_session_known(s);
   size_t n = l->steps[s->at].named_begin, end = l->steps[to - 1].named_end;
   s->at = to;
   for (; s->is_ranked && n < end; n++) {
@@ -11180,9 +11198,9 @@ static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
     size_t way;
     if (s->rank_count[ranks[i]] == 0) continue;
     id = gmlo_session_heap(s, ranks[i])[0];
-    way = gmlo_session_expect(s, &s->guests[id]);
+    way = gmlo_session_expect(s, &s->tensors[id]);
     if (best != GMLAKE_OFFLOAD_NONE) {
-      size_t bytes = s->guests[id].bytes, most = s->guests[best].bytes;
+      size_t bytes = s->tensors[id].bytes, most = s->tensors[best].bytes;
       if (way < far || (way == far && (bytes < most || (bytes == most && id > best)))) continue;
     }
     best = id;
@@ -11191,92 +11209,92 @@ static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
   return best;
 }
 
-/* ---- Following the known lesson ---- */
+/* ---- Following the known recording ---- */
 
 static void gmlo_session_bind(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  gmlo_guest *g = &s->guests[tensor];
+  gmlo_recording *l = gmlo_session_known(s);
+  gmlo_session_tensor *g = &s->tensors[tensor];
   if (g->slot != GMLAKE_OFFLOAD_NONE) l->slots[g->slot].tensor = GMLAKE_OFFLOAD_NONE;
   g->slot = slot;
   if (slot != GMLAKE_OFFLOAD_NONE) {
     uint32_t other = l->slots[slot].tensor;
     l->slots[slot].tensor = tensor;
     if (other != GMLAKE_OFFLOAD_NONE && other != tensor) {
-      s->guests[other].slot = GMLAKE_OFFLOAD_NONE;
+      s->tensors[other].slot = GMLAKE_OFFLOAD_NONE;
       gmlo_session_rank(s, other);
     }
   }
   gmlo_session_rank(s, tensor);
 }
 
-/* Slots were paired: when what is in this one is used next. */
+/* Slots were matched: when what is in this one is used next. */
 static void gmlo_session_rank_slot(gmlake_offload_session *s, uint32_t slot) {
   uint32_t tensor = gmlo_session_known(s)->slots[slot].tensor;
   if (tensor != GMLAKE_OFFLOAD_NONE) gmlo_session_rank(s, tensor);
 }
 
-/* A tensor that outlived an iteration was found to be in that slot: the two are a pair. */
-static void gmlo_session_learn_pair(gmlake_offload_session *s, uint32_t heir, uint32_t slot) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  uint32_t had = l->slots[heir].pair, other = l->slots[slot].pair;
-  if (l->slots[slot].death == GMLAKE_OFFLOAD_NONE) return;
-  if (had != GMLAKE_OFFLOAD_NONE) l->slots[had].pair = other;
-  if (other != GMLAKE_OFFLOAD_NONE) l->slots[other].pair = had;
-  l->slots[heir].pair = slot;
-  l->slots[slot].pair = heir;
-  gmlo_session_rank_slot(s, heir);
+/* A tensor that outlived an iteration was found to be in that slot: the two are peers. */
+static void gmlo_session_learn_peer(gmlake_offload_session *s, uint32_t carried, uint32_t slot) {
+  gmlo_recording *l = gmlo_session_known(s);
+  uint32_t had = l->slots[carried].peer, other = l->slots[slot].peer;
+  if (l->slots[slot].freed == GMLAKE_OFFLOAD_NONE) return;
+  if (had != GMLAKE_OFFLOAD_NONE) l->slots[had].peer = other;
+  if (other != GMLAKE_OFFLOAD_NONE) l->slots[other].peer = had;
+  l->slots[carried].peer = slot;
+  l->slots[slot].peer = carried;
+  gmlo_session_rank_slot(s, carried);
   if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_rank_slot(s, other);
 }
 
 /* Whether a tensor that has the slot `had` may get this one, and who is in this one the other.
    `had` NONE: then this one has to be of the iteration's begin, or empty. */
-static int gmlo_session_is_like(const gmlo_lesson *l, uint32_t slot, uint32_t had) {
+static int gmlo_session_is_like(const gmlo_recording *l, uint32_t slot, uint32_t had) {
   const gmlo_slot *a = &l->slots[slot], *b;
   if (had == GMLAKE_OFFLOAD_NONE)
-    return a->birth == GMLAKE_OFFLOAD_NONE || a->tensor == GMLAKE_OFFLOAD_NONE;
+    return a->alloc == GMLAKE_OFFLOAD_NONE || a->tensor == GMLAKE_OFFLOAD_NONE;
   b = &l->slots[had];
-  if (a->birth != b->birth) return 0;
-  return a->birth != GMLAKE_OFFLOAD_NONE ||
-         (a->death != GMLAKE_OFFLOAD_NONE && b->death != GMLAKE_OFFLOAD_NONE);
+  if (a->alloc != b->alloc) return 0;
+  return a->alloc != GMLAKE_OFFLOAD_NONE ||
+         (a->freed != GMLAKE_OFFLOAD_NONE && b->freed != GMLAKE_OFFLOAD_NONE);
 }
 
-/* Whether a tensor may be the one that the lesson names. What outlived an iteration was given the
-   slot of one that is like it, and what is born the slot that was next: here it may change with
-   another one. */
+/* Whether a tensor may be the one that the recording names. What outlived an iteration was given
+   the slot of one that is like it, and what is allocated the slot that was next: here it may change
+   with another one. */
 static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  uint32_t had = s->guests[tensor].slot, other = l->slots[slot].tensor;
+  gmlo_recording *l = gmlo_session_known(s);
+  uint32_t had = s->tensors[tensor].slot, other = l->slots[slot].tensor;
   if (had == slot) return 1;
   if (!gmlo_session_is_like(l, slot, had)) return 0;
-  if (other != GMLAKE_OFFLOAD_NONE && l->slots[slot].birth == GMLAKE_OFFLOAD_NONE &&
-      s->guests[other].step >= s->first_step && s->guests[other].step < s->step) {
+  if (other != GMLAKE_OFFLOAD_NONE && l->slots[slot].alloc == GMLAKE_OFFLOAD_NONE &&
+      s->tensors[other].step >= s->first_step && s->tensors[other].step < s->step) {
     return 0; /* it was named in this iteration already */
   }
   if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, GMLAKE_OFFLOAD_NONE);
   gmlo_session_bind(s, tensor, slot);
-  if (s->guests[tensor].heir != GMLAKE_OFFLOAD_NONE)
-    gmlo_session_learn_pair(s, s->guests[tensor].heir, slot);
+  if (s->tensors[tensor].carried != GMLAKE_OFFLOAD_NONE)
+    gmlo_session_learn_peer(s, s->tensors[tensor].carried, slot);
   if (other != GMLAKE_OFFLOAD_NONE && had != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, had);
   return 1;
 }
 
-/* Whether a tensor that a step names, and how, may be the one that the lesson names there.
+/* Whether a tensor that a step names, and how, may be the one that the recording names there.
    `strictly`: it gets that slot. */
 static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor, int writes,
                                  const gmlo_named *named, int strictly) {
-  uint32_t had = s->guests[tensor].slot;
+  uint32_t had = s->tensors[tensor].slot;
   if (writes != (named->how == GMLO_WRITES)) return 0;
   if (strictly) return gmlo_session_matches(s, tensor, named->slot);
   return had == GMLAKE_OFFLOAD_NONE || had == named->slot;
 }
 
-/* Whether the step is the lesson's step `at`; `strictly`: its tensors get the slots. Tensors whose
-   size varies may be smaller than what a program tells a session: if one of the two names less, the
-   other's may be missing in it, wherever that is. */
+/* Whether the step is the recording's step `at`; `strictly`: its tensors get the slots. Tensors
+   whose size varies may be smaller than what a program tells a session: if one of the two names
+   less, the other's may be missing in it, wherever that is. */
 static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_step *step,
                                 size_t at, int strictly) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  const gmlo_lesson_step *known = &l->steps[at];
+  gmlo_recording *l = gmlo_session_known(s);
+  const gmlo_recording_step *known = &l->steps[at];
   size_t i = 0, n = known->named_begin, count = step->read_count + step->write_count;
   if (known->key != step->key) return 0;
   while (i < count && n < known->named_end) {
@@ -11308,13 +11326,14 @@ static void gmlo_session_drift(gmlake_offload_session *s) {
   s->late_at = s->late_count = 0;
 }
 
-/* The known lesson goes on at that step: what was born there is bound again as it is named. */
+/* The known recording goes on at that step: what was allocated there is bound again as it is
+   named. */
 static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
-  const gmlo_lesson *l = gmlo_session_known(s);
-  size_t low = 0, high = l->birth_count;
+  const gmlo_recording *l = gmlo_session_known(s);
+  size_t low = 0, high = l->alloc_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (l->slots[l->births[middle]].birth < at) {
+    if (l->slots[l->allocs[middle]].alloc < at) {
       low = middle + 1;
     } else {
       high = middle;
@@ -11322,20 +11341,20 @@ static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
   }
   s->at = s->ahead = at;
   s->is_ranked = 0;
-  s->birth_at = low;
+  s->alloc_at = low;
 }
 
-/* The step of the known lesson that uses a tensor of this one in the same way: the first one from
-   `at` on, around the end. NONE: there is none. */
+/* The step of the known recording that uses a tensor of this one in the same way: the first one
+   from `at` on, around the end. NONE: there is none. */
 static size_t gmlo_session_find_step(gmlake_offload_session *s, const gmlake_offload_step *step) {
-  const gmlo_lesson *l = gmlo_session_known(s);
+  const gmlo_recording *l = gmlo_session_known(s);
   size_t i, n;
   for (i = 0; i < step->read_count + step->write_count; i++) {
     uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
     const gmlo_slot *slot;
     size_t count, from;
-    if (s->guests[id].slot == GMLAKE_OFFLOAD_NONE) continue;
-    slot = &l->slots[s->guests[id].slot];
+    if (s->tensors[id].slot == GMLAKE_OFFLOAD_NONE) continue;
+    slot = &l->slots[s->tensors[id].slot];
     count = slot->use_end - slot->use_begin;
     from = gmlo_slot_next(l, slot, s->at) - slot->use_begin;
     for (n = 0; n < count && n < GMLO_USES_SEEN; n++) {
@@ -11346,11 +11365,11 @@ static size_t gmlo_session_find_step(gmlake_offload_session *s, const gmlake_off
   return GMLAKE_OFFLOAD_NONE;
 }
 
-/* A step has begun: finds it in the known lesson. After a step that was not expected the session is
-   lost until one names what one of the lesson does: an evaluation, or one batch more, uses the
-   program's weights in an order that is known. */
+/* A step has begun: finds it in the known recording. After a step that was not expected the session
+   is lost until one names what one of the recording does: an evaluation, or one batch more, uses
+   the program's weights in an order that is known. */
 static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_step *step) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   size_t at;
   s->count++;
   if (l == NULL) return;
@@ -11366,36 +11385,36 @@ static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_
   s->met++;
 }
 
-/* The slot of a tensor of so many bytes that is born now; NONE: none is expected. Of several that
-   are expected in this step it is the next one, or, where that one was much smaller, one behind it.
-   birth_at is then its place. */
-static uint32_t gmlo_session_next_birth(gmlake_offload_session *s, size_t bytes) {
-  const gmlo_lesson *l = gmlo_session_known(s);
+/* The slot of a tensor of so many bytes that is allocated now; NONE: none is expected. Of several
+   that are expected in this step it is the next one, or, where that one was much smaller, one
+   behind it. alloc_at is then its place. */
+static uint32_t gmlo_session_next_alloc(gmlake_offload_session *s, size_t bytes) {
+  const gmlo_recording *l = gmlo_session_known(s);
   uint32_t now;
   size_t i;
   if (l == NULL || s->is_lost) return GMLAKE_OFFLOAD_NONE;
   now = gmlo_session_now(s, s->at);
-  while (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth < now)
-    s->birth_at++;
-  for (i = s->birth_at; i < l->birth_count && l->slots[l->births[i]].birth == now; i++) {
-    size_t known = l->slots[l->births[i]].bytes;
-    if (i == s->birth_at ? known < bytes - bytes / 4 : known < bytes) continue;
-    s->birth_at = i;
-    return l->births[i];
+  while (s->alloc_at < l->alloc_count && l->slots[l->allocs[s->alloc_at]].alloc < now)
+    s->alloc_at++;
+  for (i = s->alloc_at; i < l->alloc_count && l->slots[l->allocs[i]].alloc == now; i++) {
+    size_t known = l->slots[l->allocs[i]].bytes;
+    if (i == s->alloc_at ? known < bytes - bytes / 4 : known < bytes) continue;
+    s->alloc_at = i;
+    return l->allocs[i];
   }
-  return i != s->birth_at ? l->births[s->birth_at] : GMLAKE_OFFLOAD_NONE;
+  return i != s->alloc_at ? l->allocs[s->alloc_at] : GMLAKE_OFFLOAD_NONE;
 }
 
-/* A tensor is born. */
-static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor) {
-  uint32_t slot = gmlo_session_next_birth(s, s->guests[tensor].bytes);
+/* A tensor is allocated. */
+static void gmlo_session_follow_alloc(gmlake_offload_session *s, uint32_t tensor) {
+  uint32_t slot = gmlo_session_next_alloc(s, s->tensors[tensor].bytes);
   if (slot == GMLAKE_OFFLOAD_NONE) return;
-  gmlo_lesson_widen(gmlo_session_known(s), slot, s->guests[tensor].bytes,
-                    s->guests[tensor].real_bytes);
+  gmlo_recording_widen(gmlo_session_known(s), slot, s->tensors[tensor].bytes,
+                       s->tensors[tensor].real_bytes);
   gmlo_session_bind(s, tensor, slot);
-  s->birth_at++;
-  s->born_bytes += s->guests[tensor].bytes;
-  s->born_as += gmlo_session_known(s)->slots[slot].bytes;
+  s->alloc_at++;
+  s->alloc_bytes += s->tensors[tensor].bytes;
+  s->alloc_slot_bytes += gmlo_session_known(s)->slots[slot].bytes;
 }
 
 /* ---- Pinned memory ---- */
@@ -11429,11 +11448,11 @@ static void gmlo_session_set_idle(gmlake_offload_session *s, uint32_t id, int is
   }
 }
 
-static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_guest *g) {
+static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_session_tensor *g) {
   if (g->pin != GMLAKE_OFFLOAD_NONE) gmlo_session_set_idle(s, g->pin, 1);
   g->pin = GMLAKE_OFFLOAD_NONE;
   g->is_clean = 0;
-  gmlo_session_settle_guest(s, g);
+  gmlo_session_settle_tensor(s, g);
 }
 
 /* pre: it is in no list. */
@@ -11454,11 +11473,11 @@ static int gmlo_session_reclaim(gmlake_offload_session *s, size_t bytes) {
   for (pass = 0; pass < 2; pass++) {
     for (i = 0; i < s->pin_count; i++) {
       gmlo_pin *pin = &s->pins[i];
-      gmlo_guest *g;
+      gmlo_session_tensor *g;
       if (pin->ptr == NULL || (most != 0 && s->stats.host_bytes + bytes <= most)) continue;
-      g = pin->tensor != GMLAKE_OFFLOAD_NONE ? &s->guests[pin->tensor] : NULL;
+      g = pin->tensor != GMLAKE_OFFLOAD_NONE ? &s->tensors[pin->tensor] : NULL;
       if (g != NULL && (pass == 0 || !g->has_bytes)) continue;
-      if (pin->mark.number != 0 && !gmlo_session_sync(s, pin->mark.course)) return 0;
+      if (pin->fence.number != 0 && !gmlo_session_sync(s, pin->fence.stream_id)) return 0;
       if (g != NULL) gmlo_session_unpin(s, g);
       gmlo_session_set_idle(s, (uint32_t)i, 0);
       gmlo_session_give_pin(s, (uint32_t)i);
@@ -11477,7 +11496,7 @@ static void gmlo_session_give_idle(gmlake_offload_session *s) {
   size_t i, kept = 0;
   for (i = 0; i < s->idle_count; i++) {
     uint32_t id = s->idle_pins[i];
-    if (gmlo_session_is_past(s, s->pins[id].mark)) {
+    if (gmlo_session_is_past(s, s->pins[id].fence)) {
       gmlo_session_give_pin(s, id);
     } else {
       s->idle_pins[kept++] = id;
@@ -11501,8 +11520,8 @@ static int gmlo_session_room_for_pin(gmlake_offload_session *s) {
 }
 
 /* Pinned memory for a tensor: idle memory of about its size, or what the backend has for it. */
-static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint32_t tensor) {
-  gmlo_guest *g = &s->guests[tensor];
+static gmlake_offload_result gmlo_session_take_pin(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_session_tensor *g = &s->tensors[tensor];
   size_t place = gmlo_session_idle_place(s, g->real_bytes, 0);
   uint32_t best = place < s->idle_count ? s->idle_pins[place] : GMLAKE_OFFLOAD_NONE;
   void *ptr = NULL;
@@ -11535,38 +11554,38 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* ---- Virtual chunks ---- */
+/* ---- Virtual registers ---- */
 
-#define GMLO_MISSES 8u /* in a row, or nearly, before a vchunk stands for another chunk */
+#define GMLO_MISSES 8u /* in a row, or nearly, before a vreg stands for another chunk */
 
-/* The vblock of a slot, or NONE. */
-static uint32_t gmlo_session_vblock(const gmlake_offload_session *s, uint32_t slot) {
-  if (!gmlo_session_is_planned(s) || slot == GMLAKE_OFFLOAD_NONE || s->schedule.vblock_of == NULL) {
+/* The vrange of a slot, or NONE. */
+static uint32_t gmlo_session_vrange(const gmlake_offload_session *s, uint32_t slot) {
+  if (!gmlo_session_is_planned(s) || slot == GMLAKE_OFFLOAD_NONE || s->schedule.vrange_of == NULL) {
     return GMLAKE_OFFLOAD_NONE;
   }
-  return s->schedule.vblock_of[slot];
+  return s->schedule.vrange_of[slot];
 }
 
 /* The half step that the session is at. */
 static size_t gmlo_session_half(const gmlake_offload_session *s) {
   const gmlo_schedule *plan = &s->schedule;
-  return 2 * ((s->at + plan->step_count - plan->turn) % plan->step_count);
+  return 2 * ((s->at + plan->step_count - plan->cut) % plan->step_count);
 }
 
-static const uint32_t *gmlo_session_vchunks(const gmlake_offload_session *s, uint32_t vblock) {
-  return gmlo_schedule_vchunks(&s->schedule, vblock, gmlo_session_half(s));
+static const uint32_t *gmlo_session_vregs(const gmlake_offload_session *s, uint32_t vrange) {
+  return gmlo_schedule_vregs(&s->schedule, vrange, gmlo_session_half(s));
 }
 
-/* From now on the vchunk stands for the chunk. The vchunk that did gets the former chunk. */
-static void gmlo_session_bind_chunk(gmlake_offload_session *s, uint32_t vchunk, uint32_t chunk) {
-  uint32_t former = s->bindings[vchunk].chunk, other = s->chunks[chunk].vchunk;
-  s->bindings[vchunk].chunk = chunk;
-  s->chunks[chunk].vchunk = vchunk;
+/* From now on the vreg stands for the chunk. The vreg that did gets the former chunk. */
+static void gmlo_session_bind_chunk(gmlake_offload_session *s, uint32_t vreg, uint32_t chunk) {
+  uint32_t former = s->bindings[vreg].chunk, other = s->chunks[chunk].vreg;
+  s->bindings[vreg].chunk = chunk;
+  s->chunks[chunk].vreg = vreg;
   if (other != GMLAKE_OFFLOAD_NONE) s->bindings[other].chunk = former;
-  if (former != GMLAKE_OFFLOAD_NONE) s->chunks[former].vchunk = other;
+  if (former != GMLAKE_OFFLOAD_NONE) s->chunks[former].vreg = other;
 }
 
-/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a vchunk. */
+/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a vreg. */
 static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
   gmlo_chunk *chunks;
   if (number >= s->chunk_count) {
@@ -11576,7 +11595,7 @@ static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
     if (chunks == NULL) return 0;
     s->chunks = chunks;
     for (; s->chunk_count <= number; s->chunk_count++) {
-      chunks[s->chunk_count].vchunk = chunks[s->chunk_count].holder = GMLAKE_OFFLOAD_NONE;
+      chunks[s->chunk_count].vreg = chunks[s->chunk_count].holder = GMLAKE_OFFLOAD_NONE;
       chunks[s->chunk_count].is_known = 0;
     }
   }
@@ -11613,25 +11632,25 @@ static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
     const gmlo_chunk *chunk = &s->chunks[i];
     gmlo_choice choice;
     if (!chunk->is_known || chunk->holder != GMLAKE_OFFLOAD_NONE) continue;
-    choice.vchunk = (uint32_t)i;
+    choice.vreg = (uint32_t)i;
     choice.since = 0;
     choice.cost = 0;
-    if (chunk->vchunk != GMLAKE_OFFLOAD_NONE)
-      choice.cost = 4 * plan->step_count - gmlo_schedule_rest(plan, chunk->vchunk, now);
+    if (chunk->vreg != GMLAKE_OFFLOAD_NONE)
+      choice.cost = 4 * plan->step_count - gmlo_schedule_rest(plan, chunk->vreg, now);
     gmlo_choices_add(s->choices, &found, count, choice);
   }
   return found;
 }
 
-/* Writes down which chunks a range wants: those of its vblock; where these are not there, others
+/* Writes down which chunks a range wants: those of its vrange; where these are not there, others
    that are free for long. What is wanted is held from here on. */
-static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t vblock) {
+static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t vrange) {
   gmlo_range *range = &s->ranges[id];
   size_t i, count = range->used / s->memory.chunk_bytes, missing = 0, at = 0;
-  const uint32_t *vchunks = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_session_vchunks(s, vblock) : NULL;
+  const uint32_t *vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_session_vregs(s, vrange) : NULL;
   for (i = 0; i < count; i++) {
     range->chunks[i] = GMLAKE_OFFLOAD_NONE;
-    if (vblock != GMLAKE_OFFLOAD_NONE) range->chunks[i] = s->bindings[vchunks[i]].chunk;
+    if (vrange != GMLAKE_OFFLOAD_NONE) range->chunks[i] = s->bindings[vregs[i]].chunk;
     if (range->chunks[i] != GMLAKE_OFFLOAD_NONE &&
         s->chunks[range->chunks[i]].holder == GMLAKE_OFFLOAD_NONE) {
       s->chunks[range->chunks[i]].holder = id;
@@ -11640,29 +11659,29 @@ static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t v
       missing++;
     }
   }
-  if (missing == 0 || vblock == GMLAKE_OFFLOAD_NONE) return;
+  if (missing == 0 || vrange == GMLAKE_OFFLOAD_NONE) return;
   missing = gmlo_session_spare(s, missing);
   for (i = 0; i < count && at < missing; i++) {
     if (range->chunks[i] != GMLAKE_OFFLOAD_NONE) continue;
-    range->chunks[i] = s->choices[at++].vchunk;
+    range->chunks[i] = s->choices[at++].vreg;
     s->chunks[range->chunks[i]].holder = id;
   }
 }
 
-/* Writes down which chunks a range of the vblock has. A vchunk whose chunk was not to be had stands
+/* Writes down which chunks a range of the vrange has. A vreg whose chunk was not to be had stands
    for it for a while: that the other one has it may be an exception. */
 static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range *range,
-                                     uint32_t vblock) {
+                                     uint32_t vrange) {
   size_t i, count = range->used / s->memory.chunk_bytes;
-  const uint32_t *vchunks = gmlo_session_vchunks(s, vblock);
+  const uint32_t *vregs = gmlo_session_vregs(s, vrange);
   for (i = 0; i < count; i++) {
-    uint32_t vchunk = vchunks[i], chunk = range->chunks[i];
-    gmlo_binding *binding = &s->bindings[vchunk];
+    uint32_t vreg = vregs[i], chunk = range->chunks[i];
+    gmlo_binding *binding = &s->bindings[vreg];
     if (chunk >= s->chunk_count) continue;
     binding->misses = binding->chunk == chunk ? binding->misses / 2 : binding->misses + 1;
     if (binding->chunk != GMLAKE_OFFLOAD_NONE && binding->misses <= GMLO_MISSES) continue;
     binding->misses = 0;
-    gmlo_session_bind_chunk(s, vchunk, chunk);
+    gmlo_session_bind_chunk(s, vreg, chunk);
   }
 }
 
@@ -11690,7 +11709,7 @@ static uint32_t gmlo_session_later(const gmlake_offload_session *s, uint32_t a, 
 static void gmlo_session_lay(gmlake_offload_session *s, uint32_t id) {
   gmlo_range *range = &s->ranges[id];
   gmlo_shelf *shelf = &s->shelves[gmlo_session_shelf(s, range->bytes)];
-  uint32_t *first = &shelf->first[range->vblock != GMLAKE_OFFLOAD_NONE];
+  uint32_t *first = &shelf->first[range->vrange != GMLAKE_OFFLOAD_NONE];
   range->before = GMLAKE_OFFLOAD_NONE;
   range->after = *first;
   if (*first != GMLAKE_OFFLOAD_NONE) s->ranges[*first].before = id;
@@ -11701,7 +11720,7 @@ static void gmlo_session_lay(gmlake_offload_session *s, uint32_t id) {
 static void gmlo_session_lift(gmlake_offload_session *s, uint32_t id) {
   gmlo_range *range = &s->ranges[id];
   gmlo_shelf *shelf = &s->shelves[gmlo_session_shelf(s, range->bytes)];
-  uint32_t *first = &shelf->first[range->vblock != GMLAKE_OFFLOAD_NONE];
+  uint32_t *first = &shelf->first[range->vrange != GMLAKE_OFFLOAD_NONE];
   if (range->before == GMLAKE_OFFLOAD_NONE) {
     *first = range->after;
   } else {
@@ -11710,17 +11729,17 @@ static void gmlo_session_lift(gmlake_offload_session *s, uint32_t id) {
   if (range->after != GMLAKE_OFFLOAD_NONE) s->ranges[range->after].before = range->before;
 }
 
-static void gmlo_session_set_vblock(gmlake_offload_session *s, uint32_t id, uint32_t vblock) {
+static void gmlo_session_set_vrange(gmlake_offload_session *s, uint32_t id, uint32_t vrange) {
   int is_idle = s->ranges[id].tensor == GMLAKE_OFFLOAD_NONE;
   if (is_idle) gmlo_session_lift(s, id);
-  s->ranges[id].vblock = vblock;
+  s->ranges[id].vrange = vrange;
   if (is_idle) gmlo_session_lay(s, id);
 }
 
-/* No range has a vblock any more: each shelf's two lists become one. */
-static void gmlo_session_clear_vblocks(gmlake_offload_session *s) {
+/* No range has a vrange any more: each shelf's two lists become one. */
+static void gmlo_session_clear_vranges(gmlake_offload_session *s) {
   size_t i;
-  for (i = 0; i < s->range_count; i++) s->ranges[i].vblock = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->range_count; i++) s->ranges[i].vrange = GMLAKE_OFFLOAD_NONE;
   for (i = 0; i < s->shelf_count; i++) {
     uint32_t a = s->shelves[i].first[0], b = s->shelves[i].first[1], last = GMLAKE_OFFLOAD_NONE;
     s->shelves[i].first[0] = s->shelves[i].first[1] = GMLAKE_OFFLOAD_NONE;
@@ -11739,83 +11758,83 @@ static void gmlo_session_clear_vblocks(gmlake_offload_session *s) {
   }
 }
 
-/* Whether a vblock has a vchunk for each chunk of a tensor. A smaller one has the first of them. */
-static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vblock, size_t bytes) {
-  return s->schedule.vblocks[vblock].count >= bytes / s->memory.chunk_bytes;
+/* Whether a vrange has a vreg for each chunk of a tensor. A smaller one has the first of them. */
+static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vrange, size_t bytes) {
+  return s->schedule.vranges[vrange].count >= bytes / s->memory.chunk_bytes;
 }
 
-/* A new schedule has vchunks: its vblocks get the ranges and chunks of the tensors that are there.
-   Without host memory for that no tensor has a vchunk. */
+/* A new schedule has vregs: its vranges get the ranges and chunks of the tensors that are there.
+   Without host memory for that no tensor has a vreg. */
 static void gmlo_session_assign(gmlake_offload_session *s) {
   const gmlake_offload_host *host = &s->desc.host;
   const gmlo_schedule *plan = &s->schedule;
   size_t i;
-  gmlo_free(host, s->vblock_ranges);
+  gmlo_free(host, s->range_by_vrange);
   gmlo_free(host, s->bindings);
-  s->vblock_ranges = NULL;
+  s->range_by_vrange = NULL;
   s->bindings = NULL;
-  gmlo_session_clear_vblocks(s);
-  for (i = 0; i < s->chunk_count; i++) s->chunks[i].vchunk = GMLAKE_OFFLOAD_NONE;
-  if (plan->vblock_of != NULL) {
-    s->bindings = (gmlo_binding *)gmlo_zeroed(host, plan->vchunk_count + 1, sizeof *s->bindings);
-    s->vblock_ranges =
-        (uint32_t *)gmlo_zeroed(host, plan->vblock_count + 1, sizeof *s->vblock_ranges);
+  gmlo_session_clear_vranges(s);
+  for (i = 0; i < s->chunk_count; i++) s->chunks[i].vreg = GMLAKE_OFFLOAD_NONE;
+  if (plan->vrange_of != NULL) {
+    s->bindings = (gmlo_binding *)gmlo_zeroed(host, plan->vreg_count + 1, sizeof *s->bindings);
+    s->range_by_vrange =
+        (uint32_t *)gmlo_zeroed(host, plan->vrange_count + 1, sizeof *s->range_by_vrange);
   }
-  if (s->bindings == NULL || s->vblock_ranges == NULL) {
+  if (s->bindings == NULL || s->range_by_vrange == NULL) {
     gmlo_schedule_unassign(host, &s->schedule);
     return;
   }
-  for (i = 0; i < plan->vchunk_count; i++) s->bindings[i].chunk = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < plan->vblock_count; i++) s->vblock_ranges[i] = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < s->guest_count; i++) {
-    const gmlo_guest *g = &s->guests[i];
-    uint32_t vblock = g->lives ? gmlo_session_vblock(s, g->slot) : GMLAKE_OFFLOAD_NONE;
-    if (vblock == GMLAKE_OFFLOAD_NONE || s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE ||
-        !gmlo_session_is_wide(s, vblock, g->bytes)) {
+  for (i = 0; i < plan->vreg_count; i++) s->bindings[i].chunk = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < plan->vrange_count; i++) s->range_by_vrange[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->tensor_count; i++) {
+    const gmlo_session_tensor *g = &s->tensors[i];
+    uint32_t vrange = g->lives ? gmlo_session_vrange(s, g->slot) : GMLAKE_OFFLOAD_NONE;
+    if (vrange == GMLAKE_OFFLOAD_NONE || s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE ||
+        !gmlo_session_is_wide(s, vrange, g->bytes)) {
       continue;
     }
-    s->vblock_ranges[vblock] = g->range;
-    s->ranges[g->range].vblock = vblock;
-    if (g->has_memory) gmlo_session_note_chunks(s, &s->ranges[g->range], vblock);
+    s->range_by_vrange[vrange] = g->range;
+    s->ranges[g->range].vrange = vrange;
+    if (g->has_memory) gmlo_session_note_chunks(s, &s->ranges[g->range], vrange);
   }
 }
 
 static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
-                                                  uint32_t course);
+                                                  uint32_t stream_id);
 
-/* What the schedule lets go leaves where it has chunks of the vblock. [S9] */
-static gmlake_offload_result gmlo_session_clear(gmlake_offload_session *s, uint32_t vblock,
-                                                size_t count, uint32_t course) {
-  const uint32_t *vchunks = gmlo_session_vchunks(s, vblock);
+/* What the schedule lets go leaves where it has chunks of the vrange. [S9] */
+static gmlake_offload_result gmlo_session_clear(gmlake_offload_session *s, uint32_t vrange,
+                                                size_t count, uint32_t stream_id) {
+  const uint32_t *vregs = gmlo_session_vregs(s, vrange);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   size_t i;
   for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
-    uint32_t chunk = s->bindings[vchunks[i]].chunk, holder, tensor;
+    uint32_t chunk = s->bindings[vregs[i]].chunk, holder, tensor;
     if (chunk == GMLAKE_OFFLOAD_NONE) continue;
     holder = s->chunks[chunk].holder;
     tensor = holder != GMLAKE_OFFLOAD_NONE ? s->ranges[holder].tensor : GMLAKE_OFFLOAD_NONE;
-    if (tensor != GMLAKE_OFFLOAD_NONE && s->guests[tensor].is_released)
-      result = gmlo_session_discard(s, tensor, course);
+    if (tensor != GMLAKE_OFFLOAD_NONE && s->tensors[tensor].is_released)
+      result = gmlo_session_discard(s, tensor, stream_id);
   }
   return result;
 }
 
-/* Gives a tensor's range memory: the chunks of its vblock, if it has one. */
-static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint32_t course) {
-  uint32_t id = s->guests[tensor].range, vblock = s->ranges[id].vblock;
+/* Gives a tensor's range memory: the chunks of its vrange, if it has one. */
+static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint32_t stream_id) {
+  uint32_t id = s->tensors[tensor].range, vrange = s->ranges[id].vrange;
   gmlo_range *range = &s->ranges[id];
-  void *stream = s->courses[course]->stream;
+  void *stream = s->streams[stream_id]->stream;
   int code;
   if (range->chunks == NULL)
     return s->memory.commit(s->memory.user, range->range, range->used, stream);
-  if (!gmlo_session_is_planned(s)) vblock = GMLAKE_OFFLOAD_NONE;
-  if (vblock != GMLAKE_OFFLOAD_NONE)
-    (void)gmlo_session_clear(s, vblock, range->used / s->memory.chunk_bytes, course);
-  gmlo_session_wish(s, id, vblock);
+  if (!gmlo_session_is_planned(s)) vrange = GMLAKE_OFFLOAD_NONE;
+  if (vrange != GMLAKE_OFFLOAD_NONE)
+    (void)gmlo_session_clear(s, vrange, range->used / s->memory.chunk_bytes, stream_id);
+  gmlo_session_wish(s, id, vrange);
   gmlo_session_hold_chunks(s, id, 0); /* it may get others */
   code = s->memory.commit_chunks(s->memory.user, range->range, range->used, range->chunks, stream);
   if (code == 0) gmlo_session_hold_chunks(s, id, 1);
-  if (code == 0 && vblock != GMLAKE_OFFLOAD_NONE) gmlo_session_note_chunks(s, range, vblock);
+  if (code == 0 && vrange != GMLAKE_OFFLOAD_NONE) gmlo_session_note_chunks(s, range, vrange);
   return code;
 }
 
@@ -11824,13 +11843,13 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
 /* Notes a copy whose begin was stamped. */
 static void gmlo_session_measure(gmlake_offload_session *s, int direction, size_t bytes,
                                  uint32_t begun) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+  gmlo_recording *l = gmlo_session_recorded(s);
   uint32_t ended = gmlo_session_stamp(s, (uint32_t)direction);
   void *copies = l->copies;
-  gmlo_lesson_copy *copy;
+  gmlo_recording_copy *copy;
   if (ended == GMLAKE_OFFLOAD_NONE) return;
-  if (!gmlo_lesson_room(l, &copies, l->copy_count, &l->copy_capacity, sizeof *l->copies)) return;
-  l->copies = (gmlo_lesson_copy *)copies;
+  if (!gmlo_recording_room(l, &copies, l->copy_count, &l->copy_capacity, sizeof *l->copies)) return;
+  l->copies = (gmlo_recording_copy *)copies;
   copy = &l->copies[l->copy_count++];
   copy->direction = direction;
   copy->bytes = bytes;
@@ -11840,8 +11859,8 @@ static void gmlo_session_measure(gmlake_offload_session *s, int direction, size_
 
 /* Queues a copy. 0 if that fails: then nothing of it runs. pre: the stream waits for all that the
    copy needs. */
-static int gmlo_session_copy(gmlake_offload_session *s, gmlo_guest *g, int direction) {
-  uint32_t course = (uint32_t)direction;
+static int gmlo_session_copy(gmlake_offload_session *s, gmlo_session_tensor *g, int direction) {
+  uint32_t stream_id = (uint32_t)direction;
   gmlo_pin *pin = &s->pins[g->pin];
   gmlake_offload_copy copy;
   uint32_t begun = GMLAKE_OFFLOAD_NONE;
@@ -11850,11 +11869,11 @@ static int gmlo_session_copy(gmlake_offload_session *s, gmlo_guest *g, int direc
   copy.device_ptr = s->ranges[g->range].ptr;
   copy.host_ptr = pin->ptr;
   copy.bytes = g->real_bytes;
-  if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, course);
-  if (s->backend.copy(s->backend.user, &copy, s->courses[course]->stream) != 0) return 0;
-  gmlo_session_only_use(s, g, course);
-  pin->mark = g->uses[0];
-  if (!gmlo_session_mark(s, course) && !gmlo_session_sync(s, course)) return 0;
+  if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, stream_id);
+  if (s->backend.copy(s->backend.user, &copy, s->streams[stream_id]->stream) != 0) return 0;
+  gmlo_session_only_use(s, g, stream_id);
+  pin->fence = g->uses[0];
+  if (!gmlo_session_fence(s, stream_id) && !gmlo_session_sync(s, stream_id)) return 0;
   if (begun != GMLAKE_OFFLOAD_NONE) gmlo_session_measure(s, direction, g->real_bytes, begun);
   if (direction == GMLO_OUT) {
     s->stats.out_bytes += g->real_bytes;
@@ -11866,38 +11885,38 @@ static int gmlo_session_copy(gmlake_offload_session *s, gmlo_guest *g, int direc
   return 1;
 }
 
-/* Brings the bytes to the host, too. */
+/* Copies the bytes to the host, too. */
 static gmlake_offload_result gmlo_session_copy_out(gmlake_offload_session *s, uint32_t tensor) {
-  gmlo_guest *g = &s->guests[tensor];
-  gmlake_offload_result result = gmlo_session_stage(s, tensor);
+  gmlo_session_tensor *g = &s->tensors[tensor];
+  gmlake_offload_result result = gmlo_session_take_pin(s, tensor);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (!gmlo_session_order(s, GMLO_OUT, s->pins[g->pin].mark) ||
+  if (!gmlo_session_order(s, GMLO_OUT, s->pins[g->pin].fence) ||
       !gmlo_session_follow_uses(s, g, GMLO_OUT) || !gmlo_session_copy(s, g, GMLO_OUT)) {
     gmlo_session_unpin(s, g);
     return gmlo_session_refused(s, tensor, "a copy to the host failed; the tensor stays");
   }
   g->is_clean = 1;
-  gmlo_session_settle_guest(s, g);
+  gmlo_session_settle_tensor(s, g);
   return GMLAKE_OFFLOAD_OK;
 }
 
 /* Takes a tensor's memory away. */
 static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
-                                                  uint32_t course) {
-  gmlo_guest *g = &s->guests[tensor];
+                                                  uint32_t stream_id) {
+  gmlo_session_tensor *g = &s->tensors[tensor];
   gmlo_range *range = &s->ranges[g->range];
-  if (!gmlo_session_follow_uses(s, g, course) ||
-      s->memory.discard(s->memory.user, range->range, range->used, s->courses[course]->stream)) {
+  if (!gmlo_session_follow_uses(s, g, stream_id) ||
+      s->memory.discard(s->memory.user, range->range, range->used, s->streams[stream_id]->stream)) {
     return gmlo_session_refused(s, tensor, "a tensor's memory could not be given up; it stays");
   }
   gmlo_session_hold_chunks(s, g->range, 0);
   g->has_memory = g->has_bytes = g->is_released = 0;
   g->use_count = 0;
   g->back = 0;
-  gmlo_session_settle_guest(s, g);
+  gmlo_session_settle_tensor(s, g);
   s->stats.device_bytes -= g->bytes;
   if ((s->desc.flags & GMLAKE_OFFLOAD_CHECKED) != 0 && s->memory.expel != NULL &&
-      (!gmlo_session_sync(s, course) || s->memory.expel(s->memory.user) != 0)) {
+      (!gmlo_session_sync(s, stream_id) || s->memory.expel(s->memory.user) != 0)) {
     return gmlo_session_refused(s, tensor, "what is away could not be unmapped");
   }
   return GMLAKE_OFFLOAD_OK;
@@ -11906,11 +11925,11 @@ static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uin
 /* Makes a tensor leave the device. pre: it may. */
 static gmlake_offload_result gmlo_session_leave(gmlake_offload_session *s, uint32_t tensor,
                                                 int is_demand) {
-  gmlo_guest *g = &s->guests[tensor];
+  gmlo_session_tensor *g = &s->tensors[tensor];
   int is_drop = g->is_clean, was_released = g->is_released;
   gmlake_offload_result result = is_drop ? GMLAKE_OFFLOAD_OK : gmlo_session_copy_out(s, tensor);
   if (result == GMLAKE_OFFLOAD_OK)
-    result = gmlo_session_discard(s, tensor, g->use_count == 1 ? g->uses[0].course : GMLO_OUT);
+    result = gmlo_session_discard(s, tensor, g->use_count == 1 ? g->uses[0].stream_id : GMLO_OUT);
   if (g->has_memory) return result;
   if (was_released) return result; /* it was counted */
   s->stats.drop_count += (uint64_t)is_drop;
@@ -11922,7 +11941,7 @@ static gmlake_offload_result gmlo_session_leave(gmlake_offload_session *s, uint3
    pre: it may leave. */
 static gmlake_offload_result gmlo_session_let_go(gmlake_offload_session *s, uint32_t tensor,
                                                  double share) {
-  gmlo_guest *g = &s->guests[tensor];
+  gmlo_session_tensor *g = &s->tensors[tensor];
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   if (g->is_clean) {
     s->stats.drop_count++;
@@ -11933,17 +11952,17 @@ static gmlake_offload_result gmlo_session_let_go(gmlake_offload_session *s, uint
     result = gmlo_session_copy_out(s, tensor);
   }
   g->is_released = result == GMLAKE_OFFLOAD_OK;
-  gmlo_session_settle_guest(s, g);
+  gmlo_session_settle_tensor(s, g);
   return result;
 }
 
 /* Makes one tensor leave, for `tensor`. Where pinned memory is short, one that the host has. */
 static gmlake_offload_result gmlo_session_evict(gmlake_offload_session *s, uint32_t tensor,
-                                                size_t needed, uint32_t course) {
+                                                size_t needed, uint32_t stream_id) {
   uint32_t victim = gmlo_session_victim(s, 0);
   gmlake_offload_result result;
   if (victim == GMLAKE_OFFLOAD_NONE || s->is_held) return gmlo_session_too_large(s, tensor, needed);
-  if (s->guests[victim].is_released) return gmlo_session_discard(s, victim, course);
+  if (s->tensors[victim].is_released) return gmlo_session_discard(s, victim, stream_id);
   result = gmlo_session_leave(s, victim, 1);
   if (result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY) return result;
   victim = gmlo_session_victim(s, 1);
@@ -11968,45 +11987,45 @@ static gmlake_offload_result gmlo_session_broken(gmlake_offload_session *s, uint
 /* Gives a tensor memory for a stream; others leave for it, if `is_demand`. *out_full: there was no
    room, which is no error without `is_demand`. */
 static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint32_t tensor,
-                                                 uint32_t course, int is_demand, int *out_full) {
+                                                 uint32_t stream_id, int is_demand, int *out_full) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  const gmlo_range *range = &s->ranges[s->guests[tensor].range];
+  const gmlo_range *range = &s->ranges[s->tensors[tensor].range];
   int code = 1;
   *out_full = 0;
   while (result == GMLAKE_OFFLOAD_OK) {
     if (gmlo_session_fits(s, range->used)) {
-      code = gmlo_session_supply(s, tensor, course);
+      code = gmlo_session_supply(s, tensor, stream_id);
       if (code == 0) break;
       if (code != 1) return gmlo_session_broken(s, tensor, code);
     }
     if (!is_demand) {
       uint32_t victim = gmlo_session_victim(s, 1);
-      *out_full = victim == GMLAKE_OFFLOAD_NONE || !s->guests[victim].is_released;
+      *out_full = victim == GMLAKE_OFFLOAD_NONE || !s->tensors[victim].is_released;
       if (*out_full) return GMLAKE_OFFLOAD_OK;
-      result = gmlo_session_discard(s, victim, course);
+      result = gmlo_session_discard(s, victim, stream_id);
       continue;
     }
-    result = gmlo_session_evict(s, tensor, s->stats.device_bytes + range->used, course);
+    result = gmlo_session_evict(s, tensor, s->stats.device_bytes + range->used, stream_id);
   }
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  s->guests[tensor].has_memory = 1;
-  gmlo_session_settle_guest(s, &s->guests[tensor]);
-  gmlo_session_only_use(s, &s->guests[tensor], course);
+  s->tensors[tensor].has_memory = 1;
+  gmlo_session_settle_tensor(s, &s->tensors[tensor]);
+  gmlo_session_only_use(s, &s->tensors[tensor], stream_id);
   gmlo_count_up(&s->stats.device_bytes, &s->stats.device_bytes_peak, range->used);
   return GMLAKE_OFFLOAD_OK;
 }
 
 /* ---- Coming back ---- */
 
-/* Brings a tensor back. *out_full as above. */
+/* Fetches a tensor back. *out_full as above. */
 static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint32_t tensor,
                                                 int is_demand, int *out_full) {
-  gmlo_guest *g = &s->guests[tensor];
+  gmlo_session_tensor *g = &s->tensors[tensor];
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   *out_full = 0;
   if (!g->has_memory) result = gmlo_session_commit(s, tensor, GMLO_IN, is_demand, out_full);
   if (result != GMLAKE_OFFLOAD_OK || *out_full) return result;
-  if (!gmlo_session_order(s, GMLO_IN, s->pins[g->pin].mark) || !gmlo_session_copy(s, g, GMLO_IN)) {
+  if (!gmlo_session_order(s, GMLO_IN, s->pins[g->pin].fence) || !gmlo_session_copy(s, g, GMLO_IN)) {
     result = gmlo_session_refused(s, tensor, "a copy from the host failed; the host has the bytes");
     (void)gmlo_session_discard(s, tensor, GMLO_IN); /* else it keeps its memory for a later try */
     (void)gmlo_session_refused(s, tensor, "a copy from the host failed; the host has the bytes");
@@ -12014,24 +12033,24 @@ static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint3
   }
   g->has_bytes = g->is_clean = 1;
   g->late = 0;
-  gmlo_session_settle_guest(s, g);
-  g->back = s->pins[g->pin].mark.number;
+  gmlo_session_settle_tensor(s, g);
+  g->back = s->pins[g->pin].fence.number;
   s->stats.demand_in_count += (uint64_t)is_demand;
   return GMLAKE_OFFLOAD_OK;
 }
 
 /* Makes a tensor usable for work on a stream. */
-static gmlake_offload_result gmlo_session_bring(gmlake_offload_session *s, uint32_t tensor,
-                                                uint32_t course) {
+static gmlake_offload_result gmlo_session_fetch_now(gmlake_offload_session *s, uint32_t tensor,
+                                                    uint32_t stream_id) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  gmlo_guest *g = &s->guests[tensor];
-  gmlo_mark back;
+  gmlo_session_tensor *g = &s->tensors[tensor];
+  gmlo_fence back;
   int full;
   if (!g->has_bytes) result = gmlo_session_fetch(s, tensor, 1, &full);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  back.course = GMLO_IN;
+  back.stream_id = GMLO_IN;
   back.number = g->back;
-  if (!gmlo_session_order(s, course, back) || !gmlo_session_use(s, g, course))
+  if (!gmlo_session_order(s, stream_id, back) || !gmlo_session_use(s, g, stream_id))
     return gmlo_session_refused(s, tensor, "a stream could not be made to wait");
   return GMLAKE_OFFLOAD_OK;
 }
@@ -12039,25 +12058,25 @@ static gmlake_offload_result gmlo_session_bring(gmlake_offload_session *s, uint3
 /* Work on a stream may write the tensor from here on: the host's copy of it is none any more. One
    that is still read on its way there, since its memory could not be given up, is waited for. */
 static gmlake_offload_result gmlo_session_change(gmlake_offload_session *s, uint32_t tensor,
-                                                 uint32_t course) {
-  gmlo_guest *g = &s->guests[tensor];
+                                                 uint32_t stream_id) {
+  gmlo_session_tensor *g = &s->tensors[tensor];
   size_t i;
   for (i = 0; i < g->use_count; i++) {
-    if (g->uses[i].course != GMLO_OUT) continue;
-    if (!gmlo_session_order(s, course, g->uses[i]))
+    if (g->uses[i].stream_id != GMLO_OUT) continue;
+    if (!gmlo_session_order(s, stream_id, g->uses[i]))
       return gmlo_session_refused(s, tensor, "a stream could not be made to wait");
   }
   gmlo_session_unpin(s, g);
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Brings tensors back as long as there is room: those that the schedule asked for. */
-static gmlake_offload_result gmlo_session_bring_late(gmlake_offload_session *s) {
+/* Fetches tensors back as long as there is room: those that the schedule asked for. */
+static gmlake_offload_result gmlo_session_fetch_late(gmlake_offload_session *s) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   int full = 0;
   for (; s->late_at < s->late_count; s->late_at++) {
     const gmlo_late *late = &s->late[s->late_at];
-    const gmlo_guest *g = &s->guests[late->tensor];
+    const gmlo_session_tensor *g = &s->tensors[late->tensor];
     if (!g->lives || g->late != late->ticket || g->pin == GMLAKE_OFFLOAD_NONE) continue;
     result = gmlo_session_fetch(s, late->tensor, 0, &full);
     if (result != GMLAKE_OFFLOAD_OK || full) return result;
@@ -12079,25 +12098,26 @@ static int gmlo_session_ask(gmlake_offload_session *s, uint32_t tensor) {
   if (late == NULL) return 0;
   s->late = late;
   late[s->late_count].tensor = tensor;
-  late[s->late_count++].ticket = s->guests[tensor].late = ++s->tickets;
+  late[s->late_count++].ticket = s->tensors[tensor].late = ++s->tickets;
   return 1;
 }
 
-/* The part of what the schedule has copied to the host that has to be, if what is still to be born
-   is as much smaller than its slots as what was born in this iteration. */
+/* The part of what the schedule has copied to the host that has to be, if what is still to be
+   allocated is as much smaller than its slots as what was allocated in this iteration. */
 static double gmlo_session_share(const gmlake_offload_session *s) {
   double all = (double)s->schedule.unplanned_bytes, limit = (double)s->desc.limit_bytes;
   double begun = (double)s->begun_bytes < all ? (double)s->begun_bytes : all;
-  double scale = s->born_as != 0 ? (double)s->born_bytes / (double)s->born_as : 1;
+  double scale =
+      s->alloc_slot_bytes != 0 ? (double)s->alloc_bytes / (double)s->alloc_slot_bytes : 1;
   double peak = begun + (all - begun) * scale;
   if (scale > .95 || all <= limit) return 1;
   return peak < limit * .95 ? 0 : (peak - limit * .95) / (all - limit * .95);
 }
 
 /* Carries out what the schedule says behind the step that has ended. What comes back does so before
-   the next step, when the program has freed what died in this one. */
+   the next step, when the program has freed what ends in this one. */
 static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   double share = gmlo_session_share(s);
   size_t i, end;
@@ -12106,15 +12126,15 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   for (i = s->schedule.begin[s->at - 1]; i < end && result == GMLAKE_OFFLOAD_OK; i++) {
     const gmlo_move *move = &s->schedule.moves[i];
     uint32_t tensor = l->slots[move->slot].tensor;
-    gmlo_guest *g;
+    gmlo_session_tensor *g;
     if (tensor == GMLAKE_OFFLOAD_NONE) continue;
-    g = &s->guests[tensor];
+    g = &s->tensors[tensor];
     if (!move->is_in) {
       if (gmlo_session_may_leave(s, g)) result = gmlo_session_let_go(s, tensor, share);
       continue;
     }
     g->is_released = 0;
-    gmlo_session_settle_guest(s, g);
+    gmlo_session_settle_tensor(s, g);
     if (!g->has_bytes && !gmlo_session_ask(s, tensor)) return gmlo_session_no_memory(s);
   }
   return result;
@@ -12126,7 +12146,7 @@ static int gmlo_session_make_way(gmlake_offload_session *s, size_t bytes, size_t
                                  gmlake_offload_result *result) {
   while (!gmlo_session_fits(s, bytes)) {
     uint32_t victim = gmlo_session_victim(s, 1);
-    if (victim == GMLAKE_OFFLOAD_NONE || gmlo_session_expect(s, &s->guests[victim]) <= steps)
+    if (victim == GMLAKE_OFFLOAD_NONE || gmlo_session_expect(s, &s->tensors[victim]) <= steps)
       return 0;
     *result = gmlo_session_leave(s, victim, 0);
     if (*result != GMLAKE_OFFLOAD_OK) return 0;
@@ -12134,12 +12154,12 @@ static int gmlo_session_make_way(gmlake_offload_session *s, size_t bytes, size_t
   return 1;
 }
 
-/* While no schedule holds, or behind a drift: brings back what the next steps are expected to use,
-   and leaves some room for what is born. What the host has, and is used later than that, leaves for
-   it; what steps farther away use comes back only into free room, as when the backward pass frees
-   memory. */
+/* While no schedule holds, or behind a drift: fetches back what the next steps are expected to use,
+   and leaves some room for what is allocated. What the host has, and is used later than that,
+   leaves for it; what steps farther away use comes back only into free room, as when the backward
+   pass frees memory. */
 static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   size_t n, part = s->desc.limit_bytes / GMLO_ROOM;
   int full = 0;
@@ -12150,8 +12170,8 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
     for (n = l->steps[s->ahead].named_begin; n < l->steps[s->ahead].named_end; n++) {
       uint32_t tensor = l->slots[l->named[n].slot].tensor;
       size_t bytes;
-      if (tensor == GMLAKE_OFFLOAD_NONE || s->guests[tensor].has_bytes) continue;
-      bytes = s->guests[tensor].bytes + part;
+      if (tensor == GMLAKE_OFFLOAD_NONE || s->tensors[tensor].has_bytes) continue;
+      bytes = s->tensors[tensor].bytes + part;
       if (away < GMLO_AHEAD ? !gmlo_session_make_way(s, bytes, away, &result)
                             : gmlo_session_is_planned(s) || !gmlo_session_fits(s, bytes)) {
         return result;
@@ -12165,16 +12185,16 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
 
 /* ---- Planning ---- */
 
-/* No event of the known lesson was looked at yet. */
+/* No event of the known recording was looked at yet. */
 static void gmlo_session_look_anew(gmlake_offload_session *s) {
   s->over_from = SIZE_MAX;
   s->timed = 0;
   s->is_looking = 0;
 }
 
-/* Whether all events of the known lesson are complete, as far as one call looks. */
+/* Whether all events of the known recording are complete, as far as one call looks. */
 static int gmlo_session_is_over(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   size_t looked;
   if (s->over_from > l->event_count) s->over_from = l->event_count;
   s->is_looking = 0;
@@ -12188,7 +12208,7 @@ static int gmlo_session_is_over(gmlake_offload_session *s) {
 }
 
 static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, uint32_t to) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   uint64_t ns = 0;
   if (from == GMLAKE_OFFLOAD_NONE || to == GMLAKE_OFFLOAD_NONE ||
       s->backend.event_ns(s->backend.user, l->events[from], l->events[to], &ns) != 0) {
@@ -12198,17 +12218,17 @@ static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, u
 }
 
 /* Reads the events, as many as one call may: the time of each step, and the link's speed by the
-   fastest copies. A step that was faster in a lesson before takes that time: in the other one the
-   device waited for the host, or for memory. Whether all are read. */
+   fastest copies. A step that was faster in a recording before takes that time: in the other one
+   the device waited for the host, or for memory. Whether all are read. */
 static int gmlo_session_read_times(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   uint32_t before = 0; /* the iteration's begin */
   size_t i, end = s->timed + GMLO_EVENTS_SEEN;
   if (s->timed == 0) s->timed_ns = 0;
   for (i = s->timed; i != 0 && before == 0; i--)
     if (l->steps[i - 1].ended != GMLAKE_OFFLOAD_NONE) before = l->steps[i - 1].ended;
   for (; s->timed < l->step_count && s->timed < end; s->timed++) {
-    gmlo_lesson_step *step = &l->steps[s->timed];
+    gmlo_recording_step *step = &l->steps[s->timed];
     uint32_t from = step->begun != GMLAKE_OFFLOAD_NONE ? step->begun : before;
     if (step->ended != GMLAKE_OFFLOAD_NONE) /* else it was made of another one, with its time */
       step->time_ns = gmlo_session_between(s, from, step->ended);
@@ -12218,7 +12238,7 @@ static int gmlo_session_read_times(gmlake_offload_session *s) {
   }
   if (s->timed < l->step_count) return 0;
   for (i = 0; i < l->copy_count && i < GMLO_EVENTS_SEEN; i++) {
-    const gmlo_lesson_copy *copy = &l->copies[i];
+    const gmlo_recording_copy *copy = &l->copies[i];
     uint64_t ns = gmlo_session_between(s, copy->begun, copy->ended);
     double speed = ns != 0 ? (double)copy->bytes * 1e9 / (double)ns : 0;
     if (speed > s->measured[copy->direction]) s->measured[copy->direction] = speed;
@@ -12245,8 +12265,8 @@ static void gmlo_session_link(const gmlake_offload_session *s, double *out, doub
 /* What pinned tensors and those that no step names take: the plan has to leave that free. */
 static size_t gmlo_session_stays(gmlake_offload_session *s) {
   size_t i, bytes = 0;
-  for (i = 0; i < s->guest_count; i++) {
-    const gmlo_guest *g = &s->guests[i];
+  for (i = 0; i < s->tensor_count; i++) {
+    const gmlo_session_tensor *g = &s->tensors[i];
     if (g->lives && g->slot == GMLAKE_OFFLOAD_NONE &&
         (g->keep_count != 0 || g->real_bytes < s->desc.tensor_bytes_min)) {
       bytes += g->bytes;
@@ -12255,12 +12275,12 @@ static size_t gmlo_session_stays(gmlake_offload_session *s) {
   return bytes;
 }
 
-/* What a lesson is planned for, if so many bytes of the limit are for others. */
+/* What a recording is planned for, if so many bytes of the limit are for others. */
 static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *s, size_t others) {
   gmlake_offload_planner_desc desc;
   size_t stays = gmlo_session_stays(s) + others;
   memset(&desc, 0, sizeof desc);
-  desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_LETTER);
+  desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_PAPER);
   desc.target_bytes = others != 0 ? 1 : SIZE_MAX / 8; /* no plan can keep to that limit */
   if (s->desc.limit_bytes > stays) desc.target_bytes = s->desc.limit_bytes - stays;
   desc.overhead_max = 0;
@@ -12295,13 +12315,13 @@ static size_t gmlo_session_chunk_bytes(const gmlake_offload_session *s) {
 
 /* From now on that is the schedule. */
 static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_schedule *schedule) {
-  const gmlo_lesson *l = gmlo_session_known(s);
+  const gmlo_recording *l = gmlo_session_known(s);
   size_t i;
   gmlo_schedule_free(&s->desc.host, &s->schedule);
   s->schedule = *schedule;
   s->begun_bytes = 0;
   for (i = 0; i < l->slot_count; i++)
-    if (l->slots[i].birth == GMLAKE_OFFLOAD_NONE) s->begun_bytes += l->slots[i].bytes;
+    if (l->slots[i].alloc == GMLAKE_OFFLOAD_NONE) s->begun_bytes += l->slots[i].bytes;
   s->has_schedule = 1;
   s->followed = 0;
   gmlo_session_assign(s);
@@ -12319,20 +12339,20 @@ static void gmlo_session_keep_schedule(gmlake_offload_session *s) {
   s->stats.plan_count++;
 }
 
-/* Pairs what the known lesson leaves unpaired. */
-static void gmlo_session_pair(gmlake_offload_session *s) {
-  gmlo_lesson_pair(gmlo_session_known(s));
+/* Matches what the known recording leaves unmatched. */
+static void gmlo_session_match(gmlake_offload_session *s) {
+  gmlo_recording_match(gmlo_session_known(s));
   s->is_ranked = 0;
 }
 
-/* Begins to make a schedule for the known lesson, which may change meanwhile. Without host memory
-   for a copy there is none. */
+/* Begins to make a schedule for the known recording, which may change meanwhile. Without host
+   memory for a copy there is none. */
 static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) {
-  gmlo_lesson *l = gmlo_session_known(s), *made = &s->made;
+  gmlo_recording *l = gmlo_session_known(s), *made = &s->made;
   gmlake_offload_planner_desc desc = gmlo_session_planner(s, 0);
-  gmlo_session_pair(s);
+  gmlo_session_match(s);
   s->made_bytes = l->slot_bytes;
-  if (!gmlo_lesson_copy_to(l, made)) {
+  if (!gmlo_recording_copy_to(l, made)) {
     gmlo_session_stop_making(s);
     return;
   }
@@ -12347,32 +12367,32 @@ static int gmlo_is_near(size_t bytes, size_t former) {
   return bytes <= former + former / 8 && bytes >= former - former / 8;
 }
 
-static size_t gmlo_probes_unseen(const gmlo_probes *p, size_t count) {
+static size_t gmlo_sims_unseen(const gmlo_sims *p, size_t count) {
   size_t i, bytes = 0;
   for (i = 0; i < count; i++) bytes += p->keeping.keeps[i].unseen_bytes;
   return bytes;
 }
 
 /* Makes the iteration in which so many regions are kept. 0 if host memory is refused. */
-static int gmlo_session_draft(gmlake_offload_session *s, const gmlo_probes *p, size_t count,
-                              gmlo_proposal *proposal) {
+static int gmlo_session_propose(gmlake_offload_session *s, const gmlo_sims *p, size_t count,
+                                gmlo_proposal *proposal) {
   const gmlake_offload_host *host = &s->desc.host;
-  const gmlo_lesson *l = p->keeping.l;
+  const gmlo_recording *l = p->keeping.l;
   size_t i;
   memset(proposal, 0, sizeof *proposal);
-  proposal->lesson.host = *host;
+  proposal->recording.host = *host;
   proposal->slot_of = (uint32_t *)gmlo_zeroed(host, l->slot_count + 1, sizeof *proposal->slot_of);
   proposal->is_kept = (unsigned char *)gmlo_zeroed(host, l->region_count, 1);
   proposal->region_count = l->region_count;
   proposal->limit_bytes = s->desc.limit_bytes;
   if (proposal->slot_of == NULL || proposal->is_kept == NULL) return 0;
   for (i = 0; i < count; i++) proposal->is_kept[p->keeping.keeps[i].region] = 1;
-  return gmlo_keeping_lesson(&p->keeping, count, &proposal->lesson, proposal->slot_of);
+  return gmlo_keeping_recording(&p->keeping, count, &proposal->recording, proposal->slot_of);
 }
 
 /* The number to plan for next: in the middle between the best one and the next that was planned
    for, on that side of it where the bound is lower. SIZE_MAX: none is worth it. */
-static size_t gmlo_probes_next(const gmlo_probes *p) {
+static size_t gmlo_sims_next(const gmlo_sims *p) {
   size_t below = p->best, above = p->best, next = SIZE_MAX, i;
   uint64_t most = p->ns[p->best] - p->ns[p->best] / GMLO_KEEP_GAIN;
   while (below > 0 && (below == p->best || p->ns[below] == 0)) below--;
@@ -12388,7 +12408,7 @@ static size_t gmlo_probes_next(const gmlo_probes *p) {
 
 /* The number to plan for now; SIZE_MAX: no further one. With fewer than fit none is shorter; with
    more than `low` the link has no time. */
-static size_t gmlo_probes_number(gmlo_probes *p) {
+static size_t gmlo_sims_number(gmlo_sims *p) {
   for (;;) {
     switch (p->tries++) {
     case 0:
@@ -12402,13 +12422,13 @@ static size_t gmlo_probes_number(gmlo_probes *p) {
       if (p->low > p->fit) return p->low;
       break;
     default:
-      return p->tries <= 3 + GMLO_KEEP_PROBES ? gmlo_probes_next(p) : SIZE_MAX;
+      return p->tries <= 3 + GMLO_KEEP_SIMS ? gmlo_sims_next(p) : SIZE_MAX;
     }
   }
 }
 
 /* The bound of a number of kept regions is there. */
-static void gmlo_probes_note_bound(gmlo_probes *p, const gmlo_making *m) {
+static void gmlo_sims_note_bound(gmlo_sims *p, const gmlo_making *m) {
   size_t number = p->bounds++;
   p->least_ns[number] = m->bound_ns;
   if (m->fits) p->fit = number;
@@ -12417,34 +12437,34 @@ static void gmlo_probes_note_bound(gmlo_probes *p, const gmlo_making *m) {
 }
 
 /* The schedule for a number is made: it is proposed if it is the fastest so far. */
-static void gmlo_probes_note_plan(gmlo_probes *p, gmlo_making *m) {
+static void gmlo_sims_note_plan(gmlo_sims *p, gmlo_making *m) {
   gmlo_proposal former = p->found;
   p->ns[p->number] = m->schedule.step_ns + m->schedule.added_ns;
   if (m->schedule.planned_bytes > m->desc.target_bytes) p->ns[p->number] = UINT64_MAX;
   if (p->ns[p->number] >= p->ns[p->best]) return;
   p->best = p->number;
-  p->draft.schedule = m->schedule;
+  p->tried.schedule = m->schedule;
   memset(&m->schedule, 0, sizeof m->schedule);
-  p->found = p->draft;
-  p->draft = former;
+  p->found = p->tried;
+  p->tried = former;
 }
 
 /* Begins with the next number: asks for the bounds of all, and then plans for some. 0: there is
    none, or host memory is refused. */
-static int gmlo_session_probe(gmlake_offload_session *s) {
-  gmlo_probes *p = &s->probes;
+static int gmlo_session_simulate(gmlake_offload_session *s) {
+  gmlo_sims *p = &s->sims;
   int only_bound = p->bounds <= p->keeping.count;
   gmlake_offload_planner_desc desc;
   p->number = p->bounds;
-  if (!only_bound) p->number = p->low != 0 ? gmlo_probes_number(p) : SIZE_MAX;
+  if (!only_bound) p->number = p->low != 0 ? gmlo_sims_number(p) : SIZE_MAX;
   if (p->number == SIZE_MAX) return 0;
-  desc = gmlo_session_planner(s, gmlo_probes_unseen(p, p->number));
-  gmlo_proposal_free(&s->desc.host, &p->draft);
-  if (!gmlo_session_draft(s, p, p->number, &p->draft)) return 0;
-  gmlo_lesson_pair(&p->draft.lesson);
-  gmlo_making_begin(&s->making, &p->draft.lesson, &desc, gmlo_session_chunk_bytes(s), NULL);
+  desc = gmlo_session_planner(s, gmlo_sims_unseen(p, p->number));
+  gmlo_proposal_free(&s->desc.host, &p->tried);
+  if (!gmlo_session_propose(s, p, p->number, &p->tried)) return 0;
+  gmlo_recording_match(&p->tried.recording);
+  gmlo_making_begin(&s->making, &p->tried.recording, &desc, gmlo_session_chunk_bytes(s), NULL);
   s->making.only_bound = only_bound;
-  s->making.work = GMLO_DRAFT_WORK * p->lesson.step_count + p->lesson.named_count;
+  s->making.work = GMLO_PROPOSAL_WORK * p->recording.step_count + p->recording.named_count;
   gmlo_session_count_work(s, s->making.work);
   return 1;
 }
@@ -12456,12 +12476,12 @@ static void gmlo_session_settle(gmlake_offload_session *s) {
   s->kept.peak_bytes = s->schedule.unplanned_bytes;
 }
 
-/* The known lesson was planned: decides which regions are kept, or judges that. `is_review`: it was
-   timed under its schedule. */
+/* The known recording was planned: decides which regions are kept, or judges that. `is_review`: it
+   was timed under its schedule. */
 static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
-  const gmlo_lesson *l = gmlo_session_known(s);
+  const gmlo_recording *l = gmlo_session_known(s);
   gmlo_kept *kept = &s->kept;
-  gmlo_probes *p = &s->probes;
+  gmlo_sims *p = &s->sims;
   if (!s->has_schedule || !s->is_marked || s->alike_count <= GMLO_KEEP_ALIKE ||
       l->region_count == 0 || s->desc.limit_bytes == 0) {
     return;
@@ -12473,17 +12493,17 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     kept->is_settled = 0; /* the program is another one */
     gmlo_session_keep_none(s);
   }
-  if (is_review && s->span_ns >= kept->before_ns) gmlo_session_regret(s); /* it does not pay */
+  if (is_review && s->span_ns >= kept->before_ns) gmlo_session_revert(s); /* not worth it */
   if (kept->is_settled || kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL) return;
   kept->limit_bytes = s->desc.limit_bytes;
-  if (gmlo_lesson_copy_to(l, &p->lesson) && gmlo_keeping_begin(&p->keeping, &p->lesson))
+  if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
   if (p->ns != NULL) {
     p->least_ns = p->ns + p->keeping.count + 1;
     return;
   }
   gmlo_keeping_leave(&p->keeping);
-  gmlo_lesson_free(&p->lesson);
+  gmlo_recording_free(&p->recording);
   memset(p, 0, sizeof *p);
   gmlo_session_settle(s);
 }
@@ -12491,7 +12511,7 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
 /* All numbers that are worth it are planned for: the iteration that is the shortest is the proposal
    for the next one. */
 static void gmlo_session_decide(gmlake_offload_session *s) {
-  gmlo_probes *p = &s->probes;
+  gmlo_sims *p = &s->sims;
   uint64_t before_ns = p->ns[0];
   if (p->low != 0 && p->bounds > p->keeping.count)
     s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
@@ -12505,13 +12525,13 @@ static void gmlo_session_decide(gmlake_offload_session *s) {
 
 /* Goes on deciding which regions are kept, for what is left of this call's slice. Where host memory
    is refused it is decided by what is known. */
-static void gmlo_session_probe_on(gmlake_offload_session *s) {
-  gmlo_probes *p = &s->probes;
+static void gmlo_session_simulate_on(gmlake_offload_session *s) {
+  gmlo_sims *p = &s->sims;
   while (s->call_work < GMLO_SLICE) {
-    int done = s->making.l != NULL || gmlo_session_probe(s) ? gmlo_session_go_on(s) : -1;
+    int done = s->making.l != NULL || gmlo_session_simulate(s) ? gmlo_session_go_on(s) : -1;
     if (done == 0) return;
-    if (done > 0 && s->making.only_bound) gmlo_probes_note_bound(p, &s->making);
-    if (done > 0 && !s->making.only_bound) gmlo_probes_note_plan(p, &s->making);
+    if (done > 0 && s->making.only_bound) gmlo_sims_note_bound(p, &s->making);
+    if (done > 0 && !s->making.only_bound) gmlo_sims_note_plan(p, &s->making);
     gmlo_making_leave(&s->making);
     if (done > 0) continue;
     gmlo_session_decide(s);
@@ -12521,22 +12541,22 @@ static void gmlo_session_probe_on(gmlake_offload_session *s) {
 
 /* An iteration begins: the one that was proposed is the known one. */
 static void gmlo_session_take_proposal(gmlake_offload_session *s) {
-  gmlo_lesson *l = &s->lessons[s->known == 0];
+  gmlo_recording *l = &s->recordings[s->known == 0];
   gmlo_proposal proposal = s->proposal;
   size_t i;
-  proposal.lesson.events = l->events;
-  proposal.lesson.made = l->made;
-  proposal.lesson.event_capacity = l->event_capacity;
+  proposal.recording.events = l->events;
+  proposal.recording.made = l->made;
+  proposal.recording.event_capacity = l->event_capacity;
   l->events = NULL;
-  gmlo_lesson_free(l);
-  *l = proposal.lesson;
+  gmlo_recording_free(l);
+  *l = proposal.recording;
   s->known = s->known == 0;
   gmlo_session_look_anew(s);
   gmlo_session_stop_making(s);
-  for (i = 0; i < s->guest_count; i++) {
-    gmlo_guest *g = &s->guests[i];
+  for (i = 0; i < s->tensor_count; i++) {
+    gmlo_session_tensor *g = &s->tensors[i];
     if (g->slot != GMLAKE_OFFLOAD_NONE) g->slot = proposal.slot_of[g->slot];
-    if (g->heir != GMLAKE_OFFLOAD_NONE) g->heir = proposal.slot_of[g->heir];
+    if (g->carried != GMLAKE_OFFLOAD_NONE) g->carried = proposal.slot_of[g->carried];
     if (g->lives && g->slot != GMLAKE_OFFLOAD_NONE) l->slots[g->slot].tensor = (uint32_t)i;
   }
   gmlo_free(&s->desc.host, s->kept.is_kept);
@@ -12547,7 +12567,7 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   s->kept.changes++;
   gmlo_free(&s->desc.host, proposal.slot_of);
   memset(&s->proposal, 0, sizeof s->proposal);
-  s->proposal.lesson.host = s->desc.host;
+  s->proposal.recording.host = s->desc.host;
   s->is_confirmed = s->is_review = 0;
   s->is_timed = proposal.limit_bytes == s->desc.limit_bytes; /* else it is planned once more */
   gmlo_session_follow_schedule(s, &proposal.schedule);
@@ -12570,13 +12590,13 @@ static void gmlo_session_make(gmlake_offload_session *s) {
   if (done > 0) gmlo_session_consider(s, s->makes_review);
 }
 
-/* Plans the known lesson when its times are there: a part in each call. With `is_due` this call
+/* Plans the known recording when its times are there: a part in each call. With `is_due` this call
    asks whether they are. After schedules in vain as many iterations have to be alike first: where
    all differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   int is_review = s->is_review;
-  if (s->probes.ns != NULL) {
-    gmlo_session_probe_on(s);
+  if (s->sims.ns != NULL) {
+    gmlo_session_simulate_on(s);
     return;
   }
   if (s->making.l != NULL) {
@@ -12589,7 +12609,7 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   s->timed = 0;
   s->is_review = 0;
   if (is_review) {
-    gmlo_lesson *l = gmlo_session_known(s);
+    gmlo_recording *l = gmlo_session_known(s);
     s->span_ns = gmlo_session_between(s, l->steps[0].begun, l->steps[l->step_count - 1].ended);
   }
   if (is_review && s->timed_ns + s->timed_ns / GMLO_REVIEW_GAIN >= s->schedule.step_ns) {
@@ -12600,31 +12620,31 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   if (s->making.l != NULL) gmlo_session_make(s);
 }
 
-/* The recorded lesson becomes the known one. `is_alike`: it is the same iteration again, so that
+/* The new recording becomes the known one. `is_alike`: it is the same iteration again, so that
    the schedule stays until a new one is made. */
 static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_steady) {
-  gmlo_lesson *before = gmlo_session_known(s), *l;
+  gmlo_recording *before = gmlo_session_known(s), *l;
   size_t i;
   gmlo_session_look_anew(s);
-  for (i = 0; i < s->guest_count; i++) {
-    s->guests[i].slot = s->guests[i].learnt;
-    s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->tensor_count; i++) {
+    s->tensors[i].slot = s->tensors[i].learnt;
+    s->tensors[i].learnt = GMLAKE_OFFLOAD_NONE;
   }
   s->known = s->known == 0;
   l = gmlo_session_known(s);
   is_alike = is_alike && before->slot_count == l->slot_count;
   for (i = 0; i < l->slot_count && is_alike; i++) {
-    l->slots[i].pair = before->slots[i].pair;
+    l->slots[i].peer = before->slots[i].peer;
     if (!is_steady)
-      gmlo_lesson_widen(l, (uint32_t)i, before->slots[i].bytes, before->slots[i].real_bytes);
+      gmlo_recording_widen(l, (uint32_t)i, before->slots[i].bytes, before->slots[i].real_bytes);
   }
   for (i = 0; i < l->step_count && is_alike; i++) {
-    const gmlo_lesson_step *old = &before->steps[i];
+    const gmlo_recording_step *old = &before->steps[i];
     l->steps[i].fastest_ns = s->is_timed ? old->time_ns : old->fastest_ns;
   }
-  for (i = 0; i < s->guest_count; i++) {
-    if (s->guests[i].lives && s->guests[i].slot != GMLAKE_OFFLOAD_NONE)
-      l->slots[s->guests[i].slot].tensor = (uint32_t)i;
+  for (i = 0; i < s->tensor_count; i++) {
+    if (s->tensors[i].lives && s->tensors[i].slot != GMLAKE_OFFLOAD_NONE)
+      l->slots[s->tensors[i].slot].tensor = (uint32_t)i;
   }
   if (!is_alike) {
     if (s->has_schedule && s->followed != 0) s->vain_count = 0;
@@ -12641,17 +12661,18 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_s
 
 /* Puts what outlived the iteration into the slots that the next one begins with. [L2] */
 static void gmlo_session_rebind(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_known(s);
   size_t i;
-  for (i = 0; i < s->guest_count; i++) s->guests[i].heir = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; l != NULL && i < l->birth_count; i++) {
-    const gmlo_slot *heir = &l->slots[l->births[i]];
-    uint32_t tensor = heir->tensor, old;
+  for (i = 0; i < s->tensor_count; i++) s->tensors[i].carried = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; l != NULL && i < l->alloc_count; i++) {
+    const gmlo_slot *carried = &l->slots[l->allocs[i]];
+    uint32_t tensor = carried->tensor, old;
     if (tensor == GMLAKE_OFFLOAD_NONE) continue;
-    old = heir->pair != GMLAKE_OFFLOAD_NONE ? l->slots[heir->pair].tensor : GMLAKE_OFFLOAD_NONE;
+    old =
+        carried->peer != GMLAKE_OFFLOAD_NONE ? l->slots[carried->peer].tensor : GMLAKE_OFFLOAD_NONE;
     if (old != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, old, GMLAKE_OFFLOAD_NONE);
-    gmlo_session_bind(s, tensor, heir->pair);
-    s->guests[tensor].heir = l->births[i];
+    gmlo_session_bind(s, tensor, carried->peer);
+    s->tensors[tensor].carried = l->allocs[i];
   }
 }
 
@@ -12663,8 +12684,8 @@ static int gmlo_session_is_reviewed(uint64_t alike_count) {
 
 /* An iteration has ended: compares, learns and begins the next one. Smaller sizes are learnt when
    three iterations in a row had the same ones. */
-static void gmlo_session_turn(gmlake_offload_session *s) {
-  gmlo_lesson *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
+static void gmlo_session_next_iteration(gmlake_offload_session *s) {
+  gmlo_recording *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
   int is_review = gmlo_session_is_reviewed(s->alike_count);
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
   int is_covered;
@@ -12682,7 +12703,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
       s->steady_count < GMLO_STEADY) {
     l = NULL; /* some tensors were too small to be seen */
   }
-  if (l != NULL && gmlo_lesson_close(l)) {
+  if (l != NULL && gmlo_recording_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted, s->steady_count >= GMLO_STEADY);
     s->is_review = is_review && was_timed && s->has_schedule;
   } else {
@@ -12692,10 +12713,10 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   if (l != NULL && gmlo_session_known(s) == l) l->digest = s->digest;
   s->last_digest = s->digest;
   s->digest = 0;
-  s->born_bytes = s->born_as = 0;
+  s->alloc_bytes = s->alloc_slot_bytes = 0;
   s->owed_bytes = 0;
   gmlo_session_rebind(s);
-  s->at = s->ahead = s->birth_at = 0;
+  s->at = s->ahead = s->alloc_at = 0;
   if (s->proposal.slot_of != NULL && s->is_confirmed && !s->is_drifted) {
     gmlo_session_take_proposal(s);
   } else {
@@ -12714,8 +12735,8 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->count = s->met = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
-  for (i = 0; l != NULL && i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
-  if (l != NULL) gmlo_lesson_clear(l);
+  for (i = 0; l != NULL && i < s->tensor_count; i++) s->tensors[i].learnt = GMLAKE_OFFLOAD_NONE;
+  if (l != NULL) gmlo_recording_clear(l);
   s->stats.iteration_count++;
   s->stats.region_count = s->region + 1 - s->first_region;
   s->stats.kept_region_count = s->kept_now;
@@ -12738,7 +12759,7 @@ static uint64_t gmlo_session_print(const gmlake_offload_step *step) {
 static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload_step *step) {
   uint64_t print = gmlo_session_print(step);
   uint64_t period =
-      gmlo_rhythm_note(&s->rhythm, &s->desc.host, print, step->read_count + step->write_count);
+      gmlo_detector_note(&s->detector, &s->desc.host, print, step->read_count + step->write_count);
   int is_new = period != 0 && period != s->period;
   s->since++;
   if (s->is_held) return 0;
@@ -12754,22 +12775,22 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 /* ---- Tensors ---- */
 
-/* An idle range with room for so many bytes: the one of that vblock; or, of no vblock, one of the
+/* An idle range with room for so many bytes: the one of that vrange; or, of no vrange, one of the
    smallest, and of these the one that became idle last. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
-                                        uint32_t vblock) {
+                                        uint32_t vrange) {
   uint32_t best = GMLAKE_OFFLOAD_NONE;
   size_t i;
-  if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE) {
-    const gmlo_range *range = &s->ranges[s->vblock_ranges[vblock]];
+  if (vrange != GMLAKE_OFFLOAD_NONE && s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE) {
+    const gmlo_range *range = &s->ranges[s->range_by_vrange[vrange]];
     if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes >= bytes)
-      return s->vblock_ranges[vblock];
+      return s->range_by_vrange[vrange];
   }
   for (i = gmlo_session_shelf(s, bytes); i < s->shelf_count; i++) {
     const gmlo_shelf *shelf = &s->shelves[i];
     if (shelf->bytes / 2 > bytes) return best;
     best = shelf->first[0];
-    if (vblock == GMLAKE_OFFLOAD_NONE) best = gmlo_session_later(s, best, shelf->first[1]);
+    if (vrange == GMLAKE_OFFLOAD_NONE) best = gmlo_session_later(s, best, shelf->first[1]);
     if (best != GMLAKE_OFFLOAD_NONE) return best;
   }
   return best;
@@ -12790,9 +12811,9 @@ static int gmlo_session_make_shelf(gmlake_offload_session *s, size_t bytes) {
   return 1;
 }
 
-/* A range of so many bytes for a tensor of the vblock. NONE if one is not to be had. */
-static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t vblock) {
-  uint32_t best = gmlo_session_idle_range(s, bytes, vblock), *by_address, *chunks = NULL;
+/* A range of so many bytes for a tensor of the vrange. NONE if one is not to be had. */
+static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t vrange) {
+  uint32_t best = gmlo_session_idle_range(s, bytes, vrange), *by_address, *chunks = NULL;
   gmlo_range *ranges, *range;
   void *ptr = NULL;
   size_t at;
@@ -12821,7 +12842,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
     return best;
   }
   range->chunks = chunks;
-  range->vblock = GMLAKE_OFFLOAD_NONE;
+  range->vrange = GMLAKE_OFFLOAD_NONE;
   range->ptr = (char *)ptr;
   range->bytes = bytes;
   range->used = 0;
@@ -12835,39 +12856,39 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
 }
 
 /* Makes room for one more tensor, also in the lists. 0 if host memory is refused. */
-static int gmlo_session_room_for_guest(gmlake_offload_session *s) {
+static int gmlo_session_room_for_tensor(gmlake_offload_session *s) {
   const gmlake_offload_host *host = &s->desc.host;
-  uint64_t *spares =
-      (uint64_t *)gmlo_grow(host, s->spare_ids, s->spare_count, s->guest_count + 1 - s->spare_count,
-                            &s->spare_capacity, sizeof *spares);
-  gmlo_guest *guests;
+  uint64_t *spares = (uint64_t *)gmlo_grow(host, s->spare_ids, s->spare_count,
+                                           s->tensor_count + 1 - s->spare_count, &s->spare_capacity,
+                                           sizeof *spares);
+  gmlo_session_tensor *tensors;
   uint32_t *ranks;
   if (spares == NULL) return 0;
   s->spare_ids = spares;
-  guests = (gmlo_guest *)gmlo_grow(host, s->guests, s->guest_count, 1, &s->guest_capacity,
-                                   sizeof *guests);
-  if (guests == NULL) return 0;
-  s->guests = guests;
-  if (s->rank_capacity == s->guest_capacity) return 1;
-  ranks = (uint32_t *)gmlo_malloc(host, s->guest_capacity * GMLO_RANKS * sizeof *ranks);
+  tensors = (gmlo_session_tensor *)gmlo_grow(host, s->tensors, s->tensor_count, 1,
+                                             &s->tensor_capacity, sizeof *tensors);
+  if (tensors == NULL) return 0;
+  s->tensors = tensors;
+  if (s->rank_capacity == s->tensor_capacity) return 1;
+  ranks = (uint32_t *)gmlo_malloc(host, s->tensor_capacity * GMLO_RANKS * sizeof *ranks);
   if (ranks == NULL) return 0;
   if (s->open_count != 0) memcpy(ranks, s->open, s->open_count * sizeof *ranks);
   gmlo_free(host, s->ranks);
   s->ranks = s->open = ranks; /* GMLO_RANK_NONE has no heap */
-  s->rank_capacity = s->guest_capacity;
+  s->rank_capacity = s->tensor_capacity;
   s->is_ranked = 0;
   return 1;
 }
 
 /* The lowest number that no tensor has; NONE if host memory is refused. */
-static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
+static uint32_t gmlo_session_new_tensor(gmlake_offload_session *s) {
   if (s->spare_count == 0) {
-    if (!gmlo_session_room_for_guest(s)) {
+    if (!gmlo_session_room_for_tensor(s)) {
       (void)gmlo_session_no_memory(s);
       return GMLAKE_OFFLOAD_NONE;
     }
-    memset(&s->guests[s->guest_count], 0, sizeof *s->guests);
-    gmlo_heap_push(s->spare_ids, &s->spare_count, s->guest_count++);
+    memset(&s->tensors[s->tensor_count], 0, sizeof *s->tensors);
+    gmlo_heap_push(s->spare_ids, &s->spare_count, s->tensor_count++);
   }
   return (uint32_t)s->spare_ids[0];
 }
@@ -12875,52 +12896,52 @@ static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
 /* A tensor without memory. NONE: the error says why. */
 static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk, wide;
-  uint32_t tensor = gmlo_session_guest(s), range, vblock;
-  gmlo_guest *g;
+  uint32_t tensor = gmlo_session_new_tensor(s), range, vrange;
+  gmlo_session_tensor *g;
   int is_listed;
   if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
   if (whole == 0) whole = chunk;
-  vblock = gmlo_session_vblock(s, gmlo_session_next_birth(s, whole));
-  if (vblock != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, vblock, whole))
-    vblock = GMLAKE_OFFLOAD_NONE;
-  wide = vblock != GMLAKE_OFFLOAD_NONE ? s->schedule.vblocks[vblock].count * chunk : whole;
-  range = gmlo_session_range(s, wide, vblock);
+  vrange = gmlo_session_vrange(s, gmlo_session_next_alloc(s, whole));
+  if (vrange != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, vrange, whole))
+    vrange = GMLAKE_OFFLOAD_NONE;
+  wide = vrange != GMLAKE_OFFLOAD_NONE ? s->schedule.vranges[vrange].count * chunk : whole;
+  range = gmlo_session_range(s, wide, vrange);
   if (range == GMLAKE_OFFLOAD_NONE) return range;
-  if (vblock != GMLAKE_OFFLOAD_NONE && s->ranges[range].vblock != vblock) {
-    if (s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE)
-      gmlo_session_set_vblock(s, s->vblock_ranges[vblock], GMLAKE_OFFLOAD_NONE);
-    s->vblock_ranges[vblock] = range;
-    gmlo_session_set_vblock(s, range, vblock);
+  if (vrange != GMLAKE_OFFLOAD_NONE && s->ranges[range].vrange != vrange) {
+    if (s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE)
+      gmlo_session_set_vrange(s, s->range_by_vrange[vrange], GMLAKE_OFFLOAD_NONE);
+    s->range_by_vrange[vrange] = range;
+    gmlo_session_set_vrange(s, range, vrange);
   }
-  g = &s->guests[tensor];
+  g = &s->tensors[tensor];
   is_listed = g->is_listed; /* the number may have been another tensor's in this step */
   memset(g, 0, sizeof *g);
   g->is_listed = is_listed;
   g->bytes = s->ranges[range].used = whole;
   g->real_bytes = bytes;
   g->range = range;
-  g->pin = g->slot = g->learnt = g->heir = GMLAKE_OFFLOAD_NONE;
+  g->pin = g->slot = g->learnt = g->carried = GMLAKE_OFFLOAD_NONE;
   return tensor;
 }
 
 /* Memory may have to be mapped, or waited for, which a later iteration does not repeat: the step's
    time counts from there on. */
-static void gmlo_session_restamp(gmlake_offload_session *s, uint32_t course) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+static void gmlo_session_restamp(gmlake_offload_session *s, uint32_t stream_id) {
+  gmlo_recording *l = gmlo_session_recorded(s);
   if (l == NULL || !s->is_open || s->is_held || l->step_count == 0) return;
-  l->steps[l->step_count - 1].begun = gmlo_session_stamp(s, course);
+  l->steps[l->step_count - 1].begun = gmlo_session_stamp(s, stream_id);
 }
 
-static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32_t tensor,
-                                               uint32_t course) {
-  gmlo_guest *g = &s->guests[tensor];
-  gmlo_lesson *l = gmlo_session_recorded(s);
+static gmlake_offload_result gmlo_session_alloc(gmlake_offload_session *s, uint32_t tensor,
+                                                uint32_t stream_id) {
+  gmlo_session_tensor *g = &s->tensors[tensor];
+  gmlo_recording *l = gmlo_session_recorded(s);
   int full = 0;
   size_t stuck = s->stuck_bytes + g->bytes;
   gmlake_offload_result result;
   if (s->desc.limit_bytes != 0 && stuck > s->desc.limit_bytes)
     return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, stuck);
-  result = gmlo_session_commit(s, tensor, course, 1, &full);
+  result = gmlo_session_commit(s, tensor, stream_id, 1, &full);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   g->lives = g->has_bytes = 1;
   gmlo_session_lift(s, g->range);
@@ -12932,34 +12953,34 @@ static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32
   s->stats.tensor_bytes += g->real_bytes;
   if (l != NULL) {
     g->learnt =
-        gmlo_lesson_add_slot(l, g->bytes, g->real_bytes, gmlo_session_now(s, l->step_count));
+        gmlo_recording_add_slot(l, g->bytes, g->real_bytes, gmlo_session_now(s, l->step_count));
   }
-  gmlo_session_follow_birth(s, tensor);
-  gmlo_session_restamp(s, course);
+  gmlo_session_follow_alloc(s, tensor);
+  gmlo_session_restamp(s, stream_id);
   return GMLAKE_OFFLOAD_OK;
 }
 
 /* pre: its memory is gone. */
-static void gmlo_session_bury(gmlake_offload_session *s, uint32_t tensor) {
-  gmlo_guest *g = &s->guests[tensor];
+static void gmlo_session_free_tensor(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_session_tensor *g = &s->tensors[tensor];
   gmlo_range *range = &s->ranges[g->range];
-  gmlo_lesson *l = gmlo_session_recorded(s);
+  gmlo_recording *l = gmlo_session_recorded(s);
   if (l != NULL && g->learnt == GMLAKE_OFFLOAD_NONE) (void)gmlo_session_learn(s, g);
-  if (l != NULL && !l->is_broken) l->slots[g->learnt].death = (uint32_t)l->step_count;
+  if (l != NULL && !l->is_broken) l->slots[g->learnt].freed = (uint32_t)l->step_count;
   if (g->slot != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, tensor, GMLAKE_OFFLOAD_NONE);
   gmlo_session_unpin(s, g);
   range->tensor = GMLAKE_OFFLOAD_NONE;
-  range->since = ++s->deaths;
+  range->since = ++s->frees;
   gmlo_session_lay(s, g->range);
   g->lives = 0;
   gmlo_heap_push(s->spare_ids, &s->spare_count, tensor);
-  gmlo_session_settle_guest(s, g);
+  gmlo_session_settle_tensor(s, g);
   s->stats.tensor_count--;
   s->stats.tensor_bytes -= g->real_bytes;
 }
 
 static int gmlo_session_lives(const gmlake_offload_session *s, uint32_t tensor) {
-  return tensor < s->guest_count && s->guests[tensor].lives;
+  return tensor < s->tensor_count && s->tensors[tensor].lives;
 }
 
 static gmlake_offload_result gmlo_session_unknown(gmlake_offload_session *s, uint32_t tensor) {
@@ -12976,12 +12997,12 @@ static gmlake_offload_result gmlo_session_lock(gmlake_offload_session *s,
     uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
     uint64_t list = 2 * s->step + (uint64_t)writes;
     if (!gmlo_session_lives(s, id)) return gmlo_session_unknown(s, id);
-    if (s->guests[id].list == list)
+    if (s->tensors[id].list == list)
       return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
                                "a step names a tensor twice in reads, or twice in writes");
-    s->guests[id].is_released = 0;
+    s->tensors[id].is_released = 0;
     gmlo_session_list(s, id);
-    s->guests[id].list = list;
+    s->tensors[id].list = list;
   }
   return GMLAKE_OFFLOAD_OK;
 }
@@ -12992,25 +13013,25 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
     uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
-    const gmlo_guest *g = &s->guests[id];
+    const gmlo_session_tensor *g = &s->tensors[id];
     if (!s->is_held) continue;
-    if (!g->has_bytes || s->courses[s->open_course]->seen[GMLO_IN] < g->back)
+    if (!g->has_bytes || s->streams[s->open_stream_id]->seen[GMLO_IN] < g->back)
       return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
                                "the tensor is away while the session is held; name it in a step "
                                "on this stream before that");
   }
-  if (s->late_count != 0 && !s->is_held) result = gmlo_session_bring_late(s);
+  if (s->late_count != 0 && !s->is_held) result = gmlo_session_fetch_late(s);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (s->desc.limit_bytes != 0 && s->stuck_bytes > s->desc.limit_bytes && !s->is_held)
     return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, s->stuck_bytes);
   while (!gmlo_session_fits(s, 0) && result == GMLAKE_OFFLOAD_OK && !s->is_held)
-    result = gmlo_session_evict(s, GMLAKE_OFFLOAD_NONE, s->stats.device_bytes, s->open_course);
+    result = gmlo_session_evict(s, GMLAKE_OFFLOAD_NONE, s->stats.device_bytes, s->open_stream_id);
   for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
     uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
-    result = gmlo_session_bring(s, id, s->open_course);
+    result = gmlo_session_fetch_now(s, id, s->open_stream_id);
   }
   for (i = 0; i < step->write_count && result == GMLAKE_OFFLOAD_OK; i++)
-    result = gmlo_session_change(s, step->writes[i], s->open_course);
+    result = gmlo_session_change(s, step->writes[i], s->open_stream_id);
   return result;
 }
 
@@ -13021,59 +13042,59 @@ static int gmlo_session_is_moving(const gmlake_offload_session *s) {
 
 /* Ends the step, whether what follows succeeds or not. */
 static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_recorded(s);
+  gmlo_recording *l = gmlo_session_recorded(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   uint32_t ended;
   gmlo_session_close(s);
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
   if (gmlo_session_is_moving(s))
-    (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
-  ended = gmlo_session_stamp(s, s->open_course);
+    (void)gmlo_session_fence(s, s->open_stream_id); /* if it fails, a later fence is as good */
+  ended = gmlo_session_stamp(s, s->open_stream_id);
   if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
   if (gmlo_session_is_planned(s)) result = gmlo_session_move(s);
   if (s->known < 0 || s->is_lost || (s->has_schedule && !s->is_drifted)) return result;
   return result == GMLAKE_OFFLOAD_OK ? gmlo_session_look_ahead(s) : result;
 }
 
-static void gmlo_session_free_lesson(gmlake_offload_session *s, gmlo_lesson *l) {
+static void gmlo_session_free_recording(gmlake_offload_session *s, gmlo_recording *l) {
   size_t i;
   for (i = 0; i < l->made; i++) s->backend.event_destroy(s->backend.user, l->events[i]);
-  gmlo_lesson_free(l);
+  gmlo_recording_free(l);
 }
 
 static void gmlo_session_free(gmlake_offload_session *s) {
   gmlake_offload_host host = s->desc.host;
   size_t i, n;
-  for (i = 0; i < s->course_count; i++)
-    (void)s->backend.stream_sync(s->backend.user, s->courses[i]->stream);
-  for (i = 0; i < s->guest_count; i++) {
-    const gmlo_range *range = &s->ranges[s->guests[i].range];
-    if (!s->guests[i].has_memory) continue;
+  for (i = 0; i < s->stream_count; i++)
+    (void)s->backend.stream_sync(s->backend.user, s->streams[i]->stream);
+  for (i = 0; i < s->tensor_count; i++) {
+    const gmlo_range *range = &s->ranges[s->tensors[i].range];
+    if (!s->tensors[i].has_memory) continue;
     (void)s->memory.discard(s->memory.user, range->range, range->used, s->backend.out_stream);
   }
   for (i = 0; i < s->range_count; i++) {
     s->memory.release(s->memory.user, s->ranges[i].range, s->backend.out_stream);
     gmlo_free(&host, s->ranges[i].chunks);
   }
-  gmlo_free(&host, s->vblock_ranges);
+  gmlo_free(&host, s->range_by_vrange);
   gmlo_free(&host, s->bindings);
   gmlo_free(&host, s->chunks);
   gmlo_free(&host, s->choices);
   for (i = 0; i < s->pin_count; i++)
     if (s->pins[i].ptr != NULL)
       s->backend.host_free(s->backend.user, s->pins[i].ptr, s->pins[i].bytes);
-  for (i = 0; i < s->course_count; i++) {
-    for (n = 0; n < GMLO_MARKS; n++)
-      if (s->courses[i]->events[n] != NULL)
-        s->backend.event_destroy(s->backend.user, s->courses[i]->events[n]);
-    gmlo_free(&host, s->courses[i]);
+  for (i = 0; i < s->stream_count; i++) {
+    for (n = 0; n < GMLO_FENCES; n++)
+      if (s->streams[i]->events[n] != NULL)
+        s->backend.event_destroy(s->backend.user, s->streams[i]->events[n]);
+    gmlo_free(&host, s->streams[i]);
   }
-  gmlo_session_free_lesson(s, &s->lessons[0]);
-  gmlo_session_free_lesson(s, &s->lessons[1]);
+  gmlo_session_free_recording(s, &s->recordings[0]);
+  gmlo_session_free_recording(s, &s->recordings[1]);
   gmlo_schedule_free(&host, &s->schedule);
   gmlo_session_stop_making(s);
   gmlo_session_keep_none(s);
-  gmlo_free(&host, s->guests);
+  gmlo_free(&host, s->tensors);
   gmlo_free(&host, s->spare_ids);
   gmlo_free(&host, s->ranks);
   gmlo_free(&host, s->shelves);
@@ -13082,13 +13103,13 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->by_address);
   gmlo_free(&host, s->pins);
   gmlo_free(&host, s->late);
-  gmlo_free(&host, s->rhythm.beats);
+  gmlo_free(&host, s->detector.past);
   gmlo_free(&host, s);
 }
 
 static int gmlo_session_desc_valid(const gmlake_offload_session_desc *desc) {
   return desc != NULL && gmlo_backend_valid(desc->backend, 0) && gmlo_memory_valid(desc->memory) &&
-         (desc->flags & ~(GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_CHECKED)) == 0 &&
+         (desc->flags & ~(GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_CHECKED)) == 0 &&
          gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_host_valid(&desc->host);
 }
@@ -13109,12 +13130,12 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
   s->empty_pin = GMLAKE_OFFLOAD_NONE;
-  s->lessons[0].host = s->lessons[1].host = s->proposal.lesson.host = desc->host;
+  s->recordings[0].host = s->recordings[1].host = s->proposal.recording.host = desc->host;
   s->first_region = 1;
   if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
-  if (gmlo_session_course(s, s->backend.out_stream) != GMLO_OUT ||
-      gmlo_session_course(s, s->backend.in_stream) != GMLO_IN) {
-    gmlake_offload_result result = s->course_count == 1 && s->error.result == GMLAKE_OFFLOAD_OK
+  if (gmlo_session_stream(s, s->backend.out_stream) != GMLO_OUT ||
+      gmlo_session_stream(s, s->backend.in_stream) != GMLO_IN) {
+    gmlake_offload_result result = s->stream_count == 1 && s->error.result == GMLAKE_OFFLOAD_OK
                                        ? GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT
                                        : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
     gmlo_session_free(s);
@@ -13161,11 +13182,11 @@ static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
 
 /* Enters a call about a tensor and a stream; after an error the call has ended. */
 static gmlake_offload_result gmlo_session_enter_on(gmlake_offload_session *s, uint32_t tensor,
-                                                   void *stream, uint32_t *out_course) {
+                                                   void *stream, uint32_t *out_stream_id) {
   gmlake_offload_result result = gmlo_session_enter(s);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  *out_course = gmlo_session_course(s, stream);
-  if (*out_course == GMLO_STREAMS_MAX) return gmlo_session_exit(s, s->error.result);
+  *out_stream_id = gmlo_session_stream(s, stream);
+  if (*out_stream_id == GMLO_STREAMS_MAX) return gmlo_session_exit(s, s->error.result);
   if (!gmlo_session_lives(s, tensor)) return gmlo_session_exit(s, gmlo_session_unknown(s, tensor));
   return result;
 }
@@ -13174,33 +13195,34 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void *stream,
                              uint32_t *out_tensor, void **out_ptr) {
   gmlake_offload_result result = gmlo_session_enter(session);
-  uint32_t tensor, course;
+  uint32_t tensor, stream_id;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (out_tensor != NULL) *out_tensor = GMLAKE_OFFLOAD_NONE;
   if (out_ptr != NULL) *out_ptr = NULL;
-  course = gmlo_session_course(session, stream);
+  stream_id = gmlo_session_stream(session, stream);
   if (out_tensor == NULL || out_ptr == NULL || bytes > GMLO_BYTES_MAX) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
                                "out_tensor or out_ptr is NULL, or the tensor too large");
-  } else if (course == GMLO_STREAMS_MAX) {
+  } else if (stream_id == GMLO_STREAMS_MAX) {
     result = session->error.result;
   } else {
     tensor = gmlo_session_new(session, bytes);
     result = tensor == GMLAKE_OFFLOAD_NONE ? session->error.result
-                                           : gmlo_session_born(session, tensor, course);
+                                           : gmlo_session_alloc(session, tensor, stream_id);
     if (result == GMLAKE_OFFLOAD_OK) *out_tensor = tensor;
-    if (result == GMLAKE_OFFLOAD_OK) *out_ptr = session->ranges[session->guests[tensor].range].ptr;
+    if (result == GMLAKE_OFFLOAD_OK) *out_ptr = session->ranges[session->tensors[tensor].range].ptr;
   }
   return gmlo_session_exit(session, result);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_free(gmlake_offload_session *session, uint32_t tensor, void *stream) {
-  uint32_t course;
-  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &course);
+  uint32_t stream_id;
+  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &stream_id);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->guests[tensor].has_memory) result = gmlo_session_discard(session, tensor, course);
-  if (!session->guests[tensor].has_memory) gmlo_session_bury(session, tensor);
+  if (session->tensors[tensor].has_memory)
+    result = gmlo_session_discard(session, tensor, stream_id);
+  if (!session->tensors[tensor].has_memory) gmlo_session_free_tensor(session, tensor);
   return gmlo_session_exit(session, result);
 }
 
@@ -13232,7 +13254,7 @@ gmlake_offload_session_find(const gmlake_offload_session *session, const void *p
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offload_step *step) {
   gmlake_offload_result result = gmlo_session_enter(session);
-  gmlo_lesson *l;
+  gmlo_recording *l;
   uint32_t begun = GMLAKE_OFFLOAD_NONE;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (step == NULL || session->is_open || (step->reads == NULL && step->read_count != 0) ||
@@ -13241,10 +13263,10 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
         session, gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
                                    GMLAKE_OFFLOAD_NONE, "a step is open, or lists are NULL"));
   }
-  session->open_course = gmlo_session_course(session, step->stream);
-  if (session->open_course == GMLO_STREAMS_MAX)
+  session->open_stream_id = gmlo_session_stream(session, step->stream);
+  if (session->open_stream_id == GMLO_STREAMS_MAX)
     return gmlo_session_exit(session, session->error.result);
-  if (session->open_course == GMLO_OUT || session->open_course == GMLO_IN)
+  if (session->open_stream_id == GMLO_OUT || session->open_stream_id == GMLO_IN)
     return gmlo_session_exit(
         session,
         gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
@@ -13259,11 +13281,12 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
     return gmlo_session_exit(session, result);
   }
   session->stats.step_count++;
-  if (!session->is_marked && gmlo_session_is_first(session, step)) gmlo_session_turn(session);
+  if (!session->is_marked && gmlo_session_is_first(session, step))
+    gmlo_session_next_iteration(session);
   l = gmlo_session_recorded(session);
   if (l != NULL && session->is_held) l->is_broken = 1;
   if (l != NULL) /* what the host did since the last step is no part of this one's time */
-    begun = gmlo_session_stamp(session, session->open_course);
+    begun = gmlo_session_stamp(session, session->open_stream_id);
   gmlo_session_learn_step(session, step, begun);
   gmlo_session_follow(session, step);
   return gmlo_session_exit(session, result);
@@ -13288,10 +13311,10 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
                                "an iteration cannot begin in a step or a region, or while the "
                                "session is held");
   } else {
-    gmlo_free(&session->desc.host, session->rhythm.beats);
-    memset(&session->rhythm, 0, sizeof session->rhythm);
+    gmlo_free(&session->desc.host, session->detector.past);
+    memset(&session->detector, 0, sizeof session->detector);
     session->is_marked = 1;
-    gmlo_session_turn(session);
+    gmlo_session_next_iteration(session);
   }
   return gmlo_session_exit(session, result);
 }
@@ -13318,7 +13341,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
                    session->kept.is_kept[number];
     session->kept_now += (uint64_t)*out_is_kept;
     session->is_again = 0;
-    if (session->is_recording) gmlo_lesson_add_region(gmlo_session_recorded(session), number);
+    if (session->is_recording) gmlo_recording_add_region(gmlo_session_recorded(session), number);
   }
   return gmlo_session_exit(session, result);
 }
@@ -13364,35 +13387,35 @@ gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offload_session *session,
                                                                     uint32_t tensor, void *stream) {
-  uint32_t course;
-  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &course);
+  uint32_t stream_id;
+  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &stream_id);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->is_held && !session->guests[tensor].has_bytes) {
+  if (session->is_held && !session->tensors[tensor].has_bytes) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, tensor,
                                "the tensor is away while the session is held");
   } else {
-    session->guests[tensor].keep_count++;
-    gmlo_session_settle_guest(session, &session->guests[tensor]);
-    result = gmlo_session_bring(session, tensor, course);
-    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_change(session, tensor, course);
-    if (result != GMLAKE_OFFLOAD_OK) session->guests[tensor].keep_count--;
-    gmlo_session_settle_guest(session, &session->guests[tensor]);
+    session->tensors[tensor].keep_count++;
+    gmlo_session_settle_tensor(session, &session->tensors[tensor]);
+    result = gmlo_session_fetch_now(session, tensor, stream_id);
+    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_change(session, tensor, stream_id);
+    if (result != GMLAKE_OFFLOAD_OK) session->tensors[tensor].keep_count--;
+    gmlo_session_settle_tensor(session, &session->tensors[tensor]);
   }
   return gmlo_session_exit(session, result);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, void *stream) {
-  uint32_t course;
-  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &course);
+  uint32_t stream_id;
+  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &stream_id);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->guests[tensor].keep_count == 0) {
+  if (session->tensors[tensor].keep_count == 0) {
     result = gmlo_session_unknown(session, tensor);
-  } else if (!gmlo_session_use(session, &session->guests[tensor], course)) {
+  } else if (!gmlo_session_use(session, &session->tensors[tensor], stream_id)) {
     result = gmlo_session_refused(session, tensor, "a stream could not be made to wait");
   } else {
-    session->guests[tensor].keep_count--;
-    gmlo_session_settle_guest(session, &session->guests[tensor]);
+    session->tensors[tensor].keep_count--;
+    gmlo_session_settle_tensor(session, &session->tensors[tensor]);
   }
   return gmlo_session_exit(session, result);
 }
@@ -13423,8 +13446,8 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
     result = gmlo_session_evict(session, GMLAKE_OFFLOAD_NONE, 0, GMLO_OUT);
   }
   *out_bytes = before - session->stats.device_bytes;
-  if (*out_bytes < bytes) gmlo_session_regret(session);
-  if (session->is_open) gmlo_session_restamp(session, session->open_course);
+  if (*out_bytes < bytes) gmlo_session_revert(session);
+  if (session->is_open) gmlo_session_restamp(session, session->open_stream_id);
   return gmlo_session_exit(session, result);
 }
 
@@ -13481,14 +13504,14 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_error(
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
     gmlake_offload_session *session, gmlake_offload_graph **out_graph) {
-  gmlo_weave weave;
+  gmlo_build build;
   gmlake_offload_result result;
   if (session == NULL || out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_graph = NULL;
   if (session->known < 0) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  gmlo_session_pair(session);
-  result = gmlo_weave_graph(&weave, gmlo_session_known(session), out_graph);
-  gmlo_weave_leave(&weave);
+  gmlo_session_match(session);
+  result = gmlo_build_graph(&build, gmlo_session_known(session), out_graph);
+  gmlo_build_leave(&build);
   return result;
 }
 

@@ -99,7 +99,7 @@ HOW TURNIP COMPILES
      counts. What the host has already is not copied again.
   3. By default a third horizon is farther ahead. It only reloads: a copy takes longer than memory
      takes to become free. The second and third horizon may take memory from tensors that are used
-     later. To the letter there are two horizons. At the allocation horizon only what the operator
+     later. In paper mode there are two horizons. At the allocation horizon only what the operator
      makes gets its place, and only free memory is taken. What it reads is reloaded when it is
      executed (Figure 8). A reload frees the place on the host, so a tensor that leaves again is
      copied again; and small tensors may leave, too.
@@ -118,7 +118,7 @@ HOW TURNIP COMPILES
      memgraph.
   7. Superfluous edges are left out.
 
-  Where even the letter is not the paper's, and why:
+  Where even paper mode is not the paper's, and why:
   - The paper has no iterations. What exists between them keeps its place on the host.
   - An addition to a sum is an operator like others, and additions to one sum run in the graph's
     order, since the results would depend on the order.
@@ -169,14 +169,14 @@ extern "C" {
 /* All zero but the graph: room for all tensors, nothing moves; an H200's link. */
 typedef struct gmlake_offload_memgraph_desc {
   const gmlake_offload_graph *graph; /* sealed; outlives the memgraph */
-  unsigned flags;                    /* GMLAKE_OFFLOAD_LETTER */
+  unsigned flags;                    /* GMLAKE_OFFLOAD_PAPER */
   size_t device_bytes;               /* of each device's arena; 0: enough for all its tensors */
   const size_t *bytes_by_device;     /* instead of that one value for each device; may be NULL */
   size_t align_bytes;                /* all places are multiples of it; a power of two; 0: 512 */
   size_t tensor_bytes_min;  /* smaller tensors leave only if nothing else helps; 0: 1 MiB */
   uint64_t alloc_ahead_ns;  /* an operator gets its memory this long before it runs; */
   uint64_t reload_ahead_ns; /* its tensors are reloaded this long before. 0 each: several values are
-                               tried. To the letter memory is taken ahead as long as some is free */
+                               tried. In paper mode memory is taken ahead as long as some is free */
   double out_bytes_per_s;   /* each device's link, for simulating; 0: 55e9 */
   double in_bytes_per_s;    /* 0: 55e9 */
   uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
@@ -206,7 +206,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
    BAD_PLACE   a place passes its arena's end; or two places of one node overlap; or an operator
                does not update a tensor in place
    CYCLE       a node waits for one behind it, by number or in the simulated order: nodes may wait
-               for each other in a circle
+               for each other in a cyclic schedule
    RACE        two nodes use the same bytes, one of them writes, and no path orders the two
    STALE_READ  a node, or the next iteration, reads other bytes than it should */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
@@ -491,7 +491,7 @@ typedef struct gmlo_compiler {
   size_t host_fixed_bytes;
   size_t work;   /* looks at blocks and homes, so far */
   int first_fit; /* places are taken at the lowest offset */
-  int letter;    /* to the letter: what is read is reloaded when its operator is executed */
+  int paper;     /* in paper mode: what is read is reloaded when its operator is executed */
   int failed;
 } gmlo_compiler;
 
@@ -1030,7 +1030,7 @@ static int gmlo_sim_malloc(gmlo_compiler *c, uint32_t tensor, size_t after, int 
 /* Fills the tensor's new block. */
 static void gmlo_reload_add(gmlo_compiler *c, uint32_t tensor) {
   gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
-  if (c->letter && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_sim_free(c, tensor, 1);
+  if (c->paper && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_sim_free(c, tensor, 1);
 }
 
 /* simMallocForceReld: reloads the tensor. 0 if there is no place for it. */
@@ -1048,7 +1048,7 @@ static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) 
 
 /* Gives all tensors of the operator at `position` their places, or at the reload horizon
    (`prefetches`) those that it reads and that the host has. 0 if one finds none. Only tensors that
-   are not used up to `after` leave. To the letter only what the operator makes gets a place before
+   are not used up to `after` leave. In paper mode only what the operator makes gets a place before
    it is executed. [B3] */
 static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int small,
                          int prefetches) {
@@ -1061,7 +1061,7 @@ static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int sm
     int is_next = c->graph->accesses[state->next].position == position;
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
     if (state->device.block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
-    if (c->letter && position != c->exec_horizon && (reads || !is_next)) continue;
+    if (c->paper && position != c->exec_horizon && (reads || !is_next)) continue;
     if (prefetches && (!reads || !state->host.there)) continue;
     if (reads) {
       if (!gmlo_sim_reload(c, tensor, after, small)) return 0;
@@ -1174,10 +1174,10 @@ static void gmlo_execute(gmlo_compiler *c) {
 /* Moves the horizons ahead of `exec_horizon`: reloads tensors, and gives operators their places. */
 static void gmlo_advance_horizons(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
-  int free_only = c->tuning.in_place || c->letter;
+  int free_only = c->tuning.in_place || c->paper;
   uint64_t now = c->begin_ns[c->exec_horizon];
   if (c->reload_horizon < c->alloc_horizon) c->reload_horizon = c->alloc_horizon;
-  while (!c->letter && c->reload_horizon < n && !c->failed &&
+  while (!c->paper && c->reload_horizon < n && !c->failed &&
          c->begin_ns[c->reload_horizon] - now <= c->tuning.reload_ahead_ns &&
          gmlo_alloc_op(c, c->reload_horizon, c->reload_horizon, 0, 1)) {
     c->reload_horizon++;
@@ -1395,7 +1395,7 @@ static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgrap
   c.desc = desc;
   c.devices = devices;
   c.tuning = *tuning;
-  c.letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  c.paper = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
   c.first_fit = tuning->first_fit;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
@@ -1405,7 +1405,7 @@ static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgrap
       c.alloc_horizon = c.exec_horizon + 1;
     }
     gmlo_advance_horizons(&c);
-    if (c.letter && !c.failed && !gmlo_alloc_now(&c)) break;
+    if (c.paper && !c.failed && !gmlo_alloc_now(&c)) break;
     if (!c.failed) gmlo_execute(&c);
   }
   if (!c.failed) gmlo_go_home(&c);
@@ -1614,10 +1614,10 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
   return NULL;
 }
 
-/* To the letter: memory is taken ahead as far as there is room, and the tensors that are used first
+/* In paper mode: memory is taken ahead as far as there is room, and the tensors that are used first
    have homes. */
-static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc,
-                                                    const gmlo_devices *devices) {
+static gmlake_offload_memgraph *gmlo_compile_paper(const gmlake_offload_memgraph_desc *desc,
+                                                   const gmlo_devices *devices) {
   gmlo_tuning tuning;
   int refused;
   memset(&tuning, 0, sizeof tuning);
@@ -1685,8 +1685,8 @@ static gmlake_offload_result gmlo_memgraph_compile(const gmlake_offload_memgraph
     if (result == GMLAKE_OFFLOAD_OK) result = gmlo_devices_load(desc, &devices, busy_ns);
   }
   if (result == GMLAKE_OFFLOAD_OK) {
-    *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? gmlo_compile_letter(desc, &devices)
-                                                               : gmlo_tune(desc, &devices);
+    *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0 ? gmlo_compile_paper(desc, &devices)
+                                                              : gmlo_tune(desc, &devices);
     if (*out_memgraph == NULL) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlo_leave(&scope);
@@ -1695,7 +1695,7 @@ static gmlake_offload_result gmlo_memgraph_compile(const gmlake_offload_memgraph
 
 static int gmlo_memgraph_desc_valid(const gmlake_offload_memgraph_desc *desc) {
   size_t align = desc->align_bytes, d;
-  if ((desc->flags & ~GMLAKE_OFFLOAD_LETTER) != 0 || desc->graph == NULL ||
+  if ((desc->flags & ~GMLAKE_OFFLOAD_PAPER) != 0 || desc->graph == NULL ||
       (align & (align - 1)) != 0 || align > (size_t)1 << 30 ||
       desc->device_bytes > GMLO_BYTES_MAX || !gmlo_figure_valid(desc->out_bytes_per_s) ||
       !gmlo_figure_valid(desc->in_bytes_per_s) || desc->copy_ns > GMLO_TIME_MAX ||
@@ -1723,7 +1723,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
   if (filled.align_bytes == 0) filled.align_bytes = GMLO_ALIGN_BYTES;
   if (filled.tensor_bytes_min == 0) {
     filled.tensor_bytes_min =
-        (filled.flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : GMLO_TENSOR_BYTES_MIN;
+        (filled.flags & GMLAKE_OFFLOAD_PAPER) != 0 ? 1 : GMLO_TENSOR_BYTES_MIN;
   }
   if (filled.copy_ns == 0) filled.copy_ns = GMLO_COPY_NS;
   gmlo_figure_default(&filled.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);

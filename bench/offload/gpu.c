@@ -40,7 +40,7 @@ static const char columns[] =
     "  tensile+      in --part of the memory that `none` takes, by a plan of gmlake_offload.h's\n"
     "                planner: the one that adds least time of those whose peak fits, else the one "
     "of\n"
-    "                the lowest peak, and the run's passive swaps make up for the rest\n"
+    "                the lowest peak, and the run's on-demand swaps make up for the rest\n"
     "  turnip        in as much memory, or in --budget-gib, by a memgraph that is compiled for "
     "it;\n"
     "                whatever is ready runs\n"
@@ -103,7 +103,7 @@ typedef struct way {
 
 /* What has happened so far. */
 typedef struct figures {
-  uint64_t stall_ns, passive_count, recompute_count;
+  uint64_t stall_ns, on_demand_count, recompute_count;
   size_t out_bytes, in_bytes, peak_bytes, pinned_bytes;
 } figures;
 
@@ -113,7 +113,7 @@ typedef struct outcome {
   double time_ms, stall_ms; /* an iteration */
   size_t peak_bytes, reserved_bytes, pinned_bytes;
   double out_bytes, in_bytes; /* an iteration */
-  uint64_t passive_count, recompute_count;
+  uint64_t on_demand_count, recompute_count;
   double looked_at;
   uint64_t totals[ITERATIONS_MAX], wrong;
   uint64_t *persistent; /* digests: CHECKED times, and at the end */
@@ -375,7 +375,7 @@ static figures run_figures(const bench *b) {
   memset(&stats, 0, sizeof stats);
   if (gmlake_offload_run_get_stats(b->run, &stats)) return f;
   f.stall_ns = stats.stall_ns;
-  f.passive_count = stats.passive_out_count;
+  f.on_demand_count = stats.on_demand_out_count;
   f.recompute_count = stats.recompute_count;
   f.out_bytes = stats.out_bytes;
   f.in_bytes = stats.in_bytes;
@@ -417,7 +417,7 @@ static void measure(bench *b, outcome *o) {
   o->pinned_bytes = last.pinned_bytes;
   o->out_bytes = (double)(last.out_bytes - first.out_bytes) / count;
   o->in_bytes = (double)(last.in_bytes - first.in_bytes) / count;
-  o->passive_count = last.passive_count - first.passive_count;
+  o->on_demand_count = last.on_demand_count - first.on_demand_count;
   o->recompute_count = last.recompute_count - first.recompute_count;
 }
 
@@ -674,12 +674,12 @@ static void print_row(const subject *s, const char *way, const outcome *real, co
         "{\"graph\":\"%s\",\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
         "\"reserved_bytes\":%zu,\"pinned_bytes\":%zu,\"time_ms\":%.3f,\"mock_ms\":%.3f,"
         "\"stall_ms\":%s,\"mock_stall_ms\":%.3f,\"out_bytes\":%.0f,\"in_bytes\":%.0f,"
-        "\"mock_out_bytes\":%.0f,\"mock_in_bytes\":%.0f,\"passive\":%llu,"
-        "\"mock_passive\":%llu,\"recomputed\":%llu,\"digests\":%zu,\"looked_at\":%.4f}\n",
+        "\"mock_out_bytes\":%.0f,\"mock_in_bytes\":%.0f,\"on_demand\":%llu,"
+        "\"mock_on_demand\":%llu,\"recomputed\":%llu,\"digests\":%zu,\"looked_at\":%.4f}\n",
         s->name, way, state, real->peak_bytes, real->reserved_bytes, real->pinned_bytes,
         real->time_ms, mock->time_ms, stall.text, mock->stall_ms, real->out_bytes, real->in_bytes,
-        mock->out_bytes, mock->in_bytes, (unsigned long long)real->passive_count,
-        (unsigned long long)mock->passive_count, (unsigned long long)real->recompute_count,
+        mock->out_bytes, mock->in_bytes, (unsigned long long)real->on_demand_count,
+        (unsigned long long)mock->on_demand_count, (unsigned long long)real->recompute_count,
         real->persistent_count, real->looked_at);
   } else {
     figure slower = figure_of(ratio(real->time_ms, mock->time_ms), "%.3f", "-");

@@ -20,8 +20,8 @@ static const char about[] =
 static const char columns[] =
     "\nOne row for each way to run the jobs:\n"
     "  none       nothing moves\n"
-    "  letter     TENSILE as its paper says, swaps only\n"
-    "  letter+r   the same with recomputation, for three quarters of the memory\n"
+    "  paper      TENSILE as its paper says, swaps only\n"
+    "  paper+r    the same with recomputation, for three quarters of the memory\n"
     "  tensile    gmlake_offload.h's planner; a plan may add no time\n"
     "  tensile+   the same; waits and recomputation may add --overhead\n"
     "  demand     no plan: where memory is short, the tensor leaves that was not used for "
@@ -71,8 +71,8 @@ typedef struct way {
 } way;
 
 static const way ways[] = {
-    {"letter", GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE, TENSILE, 0, 0},
-    {"letter+r", GMLAKE_OFFLOAD_LETTER, TENSILE, 0, .75},
+    {"paper", GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE, TENSILE, 0, 0},
+    {"paper+r", GMLAKE_OFFLOAD_PAPER, TENSILE, 0, .75},
     {"tensile", 0, TENSILE, 0, 0},
     {"tensile+", 0, TENSILE, -1, 0},
     {"demand", GMLAKE_OFFLOAD_LRU, ON_DEMAND, 0, 0},
@@ -108,7 +108,7 @@ typedef struct outcome {
   gmlake_offload_result result;
   double time_ms, stall_ms, out_busy, in_busy, plan_ms; /* time and stall of an iteration */
   size_t peak_bytes, planned_bytes, short_bytes;
-  uint64_t digest, passive_count, recompute_count;
+  uint64_t digest, on_demand_count, recompute_count;
 } outcome;
 
 /* ---- Plans that follow the times measured ---------------------------------------------------- */
@@ -153,10 +153,10 @@ static void hand_over(bench *b, const way *w) {
     if (b->result) return;
     keep_first(&b->result, gmlake_offload_plan_get_info(b->plans[j], &info));
     keep_first(&b->result, gmlake_offload_run_set_plan(b->run, j, b->plans[j]));
-    limit = w->flags & GMLAKE_OFFLOAD_LETTER ? info.peak_bytes : limit + info.peak_bytes;
+    limit = w->flags & GMLAKE_OFFLOAD_PAPER ? info.peak_bytes : limit + info.peak_bytes;
   }
   b->planned_bytes = limit;
-  if (!(w->flags & GMLAKE_OFFLOAD_LETTER)) {
+  if (!(w->flags & GMLAKE_OFFLOAD_PAPER)) {
     keep_first(&b->result, gmlake_offload_run_set_limit(b->run, limit));
   }
 }
@@ -264,7 +264,7 @@ static void measure(bench *b, outcome *o) {
   o->out_busy = part((double)(last.out_busy_ns - first.out_busy_ns), ns);
   o->in_busy = part((double)(last.in_busy_ns - first.in_busy_ns), ns);
   o->peak_bytes = after.device_bytes_peak;
-  o->passive_count = after.passive_out_count - before.passive_out_count;
+  o->on_demand_count = after.on_demand_out_count - before.on_demand_out_count;
   o->recompute_count = after.recompute_count - before.recompute_count;
   o->digest = last.race_count ? 0 : last.digest;
 }
@@ -341,11 +341,11 @@ static void print_row(const options *opts, const char *graph, const char *name, 
     printf(
         "{\"graph\":\"%s\",\"jobs\":%u,\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
         "\"saved\":%s,\"overhead\":%s,\"time_ms\":%.3f,\"stall_ms\":%.3f,\"out_busy\":%.3f,"
-        "\"in_busy\":%.3f,\"passive\":%llu,\"recomputed\":%llu,\"plan_ms\":%.2f,"
+        "\"in_busy\":%.3f,\"on_demand\":%llu,\"recomputed\":%llu,\"plan_ms\":%.2f,"
         "\"short_bytes\":%zu}\n",
         graph, (unsigned)opts->jobs, name, state, o->peak_bytes, saved_text.text,
         overhead_text.text, o->time_ms, o->stall_ms, o->out_busy, o->in_busy,
-        (unsigned long long)o->passive_count, (unsigned long long)o->recompute_count, o->plan_ms,
+        (unsigned long long)o->on_demand_count, (unsigned long long)o->recompute_count, o->plan_ms,
         o->short_bytes);
     return;
   }
@@ -445,7 +445,7 @@ int main(int argc, char **argv) {
       {"link", OPTION_NUMBER, &opts.link_gbs, .001, 1e6, "GB",
        "the link carries GB gigabytes a second in each direction; default 55"},
       {"ratio", OPTION_NUMBER, &opts.ratio, .0001, 1, "PART",
-       "a job swaps at most PART of its tensors: of their bytes, to the letter of their number"},
+       "a job swaps at most PART of its tensors: of their bytes, in paper mode of their number"},
       {"iterations", OPTION_COUNT, &opts.iterations, 1, 1e6, "N",
        "measure N iterations; default 6"},
   };

@@ -56,7 +56,7 @@ static const char columns[] =
     "\nExit status: 0; 1 where there is no such graph or a row is not ok; 2 for wrong options.\n";
 
 typedef struct options {
-  int json, letter;
+  int json, paper;
   double jitter, copy_jitter, budget;
   double alloc_ahead_us, reload_ahead_us; /* below 0: several are tried */
   uint64_t streams, seeds, executions, divisor;
@@ -199,7 +199,7 @@ static void print_row(const options *opts, const row *r) {
   figure ops = figure_of(ratio(r->ops.time_ms, r->any.time_ms) - 1, "%.4f", missing);
   figure simulated = figure_of(ratio(r->simulated.time_ms, r->any.time_ms) - 1, "%.4f", missing);
   const gmlake_offload_memgraph_info *i = &r->info;
-  char alloc[16] = "all"; /* to the letter, as far as there is free memory */
+  char alloc[16] = "all"; /* in paper mode, as far as there is free memory */
   if (i->alloc_ahead_ns != UINT64_MAX)
     (void)snprintf(alloc, sizeof alloc, "%.1f", (double)i->alloc_ahead_ns / 1e6);
   if (opts->json) {
@@ -232,7 +232,7 @@ static gmlake_offload_result compile(const options *opts, const gmlake_offload_g
   gmlake_offload_memgraph_desc desc;
   memset(&desc, 0, sizeof desc);
   desc.graph = graph;
-  desc.flags = opts->letter ? GMLAKE_OFFLOAD_LETTER : 0;
+  desc.flags = opts->paper ? GMLAKE_OFFLOAD_PAPER : 0;
   desc.device_bytes = bytes;
   desc.align_bytes = 16; /* a power of two, and 16 times the divisor at least */
   while (desc.align_bytes < 16 * opts->divisor) desc.align_bytes *= 2;
@@ -348,7 +348,7 @@ int main(int argc, char **argv) {
   options opts = {0, 0, .2, .2, 0, -1, -1, 1, 5, 0, 4096};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
-      {"letter", OPTION_FLAG, &opts.letter, 0, 0, NULL, "compile as TURNIP's paper says"},
+      {"paper", OPTION_FLAG, &opts.paper, 0, 0, NULL, "compile as TURNIP's paper says"},
       {"budget", OPTION_NUMBER, &opts.budget, .01, 1000, "F",
        "memory of each device: up to 1 a part of what the device that needs\n"
        "most holds when nothing moves, above 1 GiB"},

@@ -125,7 +125,7 @@ static void use(const graph *g) {
     REQUIRE(info.op_count == end - first && info.op_bytes_max <= info.peak_bytes);
     if (info.op_count <= OPS_MAX && info.tensor_count <= OPS_MAX) {
       plan_and_run(graph, &info, 0);
-      plan_and_run(graph, &info, GMLAKE_OFFLOAD_LETTER);
+      plan_and_run(graph, &info, GMLAKE_OFFLOAD_PAPER);
     }
     gmlake_offload_graph_destroy(graph);
   }

@@ -34,10 +34,10 @@ static const row graph_rows[] = {
 
     /* ---- Plans ---- */
 
-    /* The tensor leaves at once behind its first uses, and comes back just before its last. The
-       letter takes each direction's full speed. */
+    /* The tensor leaves at once behind its first uses, and comes back just before its last. In
+       paper mode each direction has its full speed. */
     {"a_tensor_leaves_and_comes_back",
-     "({}|{letter}) " VALLEY "plan unplanned=401u planned=301u plan_out=100u events=2 =out:e,2,2 "
+     "({}|{paper}) " VALLEY "plan unplanned=401u planned=301u plan_out=100u events=2 =out:e,2,2 "
      "=in:e,4,2,(2913611|3083498)ns"},
     {"a_target_is_enough", "{target:401} " VALLEY "plan planned=401u"},
     {"the_ratio_bounds_what_a_job_swaps", "{ratio:.2468} " VALLEY "plan planned=401u"},
@@ -46,32 +46,32 @@ static const row graph_rows[] = {
      "({}|{no-crossing}) m=100p a=300 b=1 >b:5000 b>a:5000 a>b:5000 b>:5000 b,m>m:5000 plan "
      "planned=(301|401)u events=(2|0)"},
     /* The link is too slow for a swap; making the tensor again takes 1 ms, its update in place
-       included. Without recomputation there is time for the input alone. To the letter the input
+       included. Without recomputation there is time for the input alone. In paper mode the input
        has left then, and x is not made of what has to come back. */
     {"recomputation_where_swaps_do_not_fit",
-     "{target:310 link:1e9 both:2e9 overhead:.3 (|letter|no-recompute)} i=1i x=100 y=300 z=1 "
+     "{target:310 link:1e9 both:2e9 overhead:.3 (|paper|no-recompute)} i=1i x=100 y=300 z=1 "
      "i>x:500 x>x:500 x>z:1000 z>y:1000 y,z>z:1000 x,z>z:1000 plan planned=(302|401|401)u "
      "(events=3 =drop:x,2,2 =remake:x,4,0 =remake:x,4,1 added=1ms|added=0|)"},
-    /* ---- To the letter ---- */
+    /* ---- In paper mode ---- */
 
     /* The copy back takes the whole of the peak's operator: it counts when it has ended. */
     {"to_the_letter_memory_comes_back_at_the_copys_end",
-     "({}|{letter}) e=100 l=300 s=1 >e:5000 >s:5000 >l:2000 e,s>:5000 plan "
+     "({}|{paper}) e=100 l=300 s=1 >e:5000 >s:5000 >l:2000 e,s>:5000 plan "
      "planned=(401|301)u"},
     /* A quarter of the bytes, a third of the tensors. */
     {"to_the_letter_the_ratio_counts_tensors",
-     "({}|{letter}) {ratio:.26} " VALLEY "plan planned=(301|401)u"},
+     "({}|{paper}) {ratio:.26} " VALLEY "plan planned=(301|401)u"},
     {"to_the_letter_no_ratio_bounds_what_is_updated",
-     "({}|{letter}) {ratio:.0001} w=100p l=300 s=1 w>s:5000 >s:5000 >l:5000 >s:5000 w,s>w:5000 "
+     "({}|{paper}) {ratio:.0001} w=100p l=300 s=1 w>s:5000 >s:5000 >l:5000 >s:5000 w,s>w:5000 "
      "plan planned=(401|301)u"},
     /* Between the two peaks b has to return and a to leave, and there is time for one of them. */
     {"to_the_letter_copies_take_turns",
-     "({}|{letter}) a=100 b=100 l=400 m=300 s=1 >b:1 >s:2500 >l:2000 >a:1 >s:2500 b,s>m:5000 "
+     "({}|{paper}) a=100 b=100 l=400 m=300 s=1 >b:1 >s:2500 >l:2000 >a:1 >s:2500 b,s>m:5000 "
      ">s:2500 a,s>:5000 plan planned=(401|501)u"},
     /* The plan's link is faster than the run's. The copy out ends .9 ms behind the iteration, and
        the next one waits for it. The copy in ends 1.4 ms late, and w's operator waits for it. */
     {"to_the_letter_an_iteration_waits_for_copies",
-     "{letter link:200e9} w=100p l=300 s=1 >s:5000 >l:5000 >s:5000 w,s>w:5000 >s:1000 plan "
+     "{paper link:200e9} w=100p l=300 s=1 >s:5000 >l:5000 >s:5000 w,s>w:5000 >s:1000 plan "
      "events=2 "
      "run:2 note run:4 +time=92278354ns"},
 
@@ -107,7 +107,7 @@ static const row graph_rows[] = {
      "y>z:(9600|19200) >z:(9600|19200) x>:1000 plan events=(2|0)"},
     /* Years of operators, and a million times as much for waits and recomputation. */
     {"times_do_not_overflow",
-     "{target:1b overhead:1e6 (|letter)} a=1152921504606846000b b=1152921504606846000b "
+     "{target:1b overhead:1e6 (|paper)} a=1152921504606846000b b=1152921504606846000b "
      ">a:36028797018ms [3 >b:36028797018ms a>:36028797018ms ] plan planned<=peak"},
 
     /* ---- Plans by hand ---- */
@@ -136,23 +136,23 @@ static const row graph_rows[] = {
        y waits for it, then x comes back. */
     {"copies_go_on_beside_readers",
      "{limit:110000000b} x=110000000b y=110000000b >x:1000 x>:(5000|1000) >y:5000 x>:1000 "
-     "out:x,0,0 drop:x,1,1 by-hand run:1 voids=0 passive_outs=0 outs=1 stall>=(2010|3020)us "
+     "out:x,0,0 drop:x,1,1 by-hand run:1 voids=0 on_demand_outs=0 outs=1 stall>=(2010|3020)us "
      "stall<=(2010|3020)us+4"},
 
     /* ---- Runs ---- */
 
     {"a_plan_runs_as_planned",
      VALLEY "plan {limit:301 strict} run:3 time=105ms stall=0 device_peak=301u outs=3 ins=3 "
-            "passive_ins=0 passive_outs=0 voids=0"},
+            "on_demand_ins=0 on_demand_outs=0 voids=0"},
     {"without_a_plan_tensors_move_on_demand",
-     "{limit:301} " VALLEY "run:3 time>105ms stall=time-105ms device_peak=301u passive_outs=3 "
-     "passive_ins=3"},
+     "{limit:301} " VALLEY "run:3 time>105ms stall=time-105ms device_peak=301u on_demand_outs=3 "
+     "on_demand_ins=3"},
     /* Eight weights of which five fit, read in turn. The least recently used weight is the next
        one. By what is needed last, as Belady's rule has it, every use of the others finds (5 - 1)
        of (8 - 1) there. What leaves is on the host already. */
     {"what_is_needed_last_leaves_first",
      "{limit:51 (lru|)} s=1p [8 w#=10p ] [8 w#,s>s:1000 ] run:7 note run:70 +outs=0 "
-     "+passive_ins/70>=(8|3.33) +passive_ins/70<=(8|3.53)"},
+     "+on_demand_ins/70>=(8|3.33) +on_demand_ins/70<=(8|3.53)"},
     /* The largest operator needs 300; or nobody moves anything. */
     {"limits_that_cannot_be_kept", "{limit:(299|301) (|strict)} " VALLEY "run:1!D (run:1!D|)"},
     {"a_new_plan_takes_over_at_the_next_iteration",
@@ -207,13 +207,13 @@ static const row graph_rows[] = {
      "superfluous>0 offload_bytes=2u reload_bytes=2u arena=4u host=2u"},
     {"room_for_all",
      "{chunk:64b} " THERE_AND_BACK "compile:0 nodes=4 memory_edges=0 edges=3 host=0"},
-    /* To the letter x returns when z has been made, and small tensors leave. */
+    /* In paper mode x returns when z has been made, and small tensors leave. */
     {"to_the_letter_a_reload_waits_for_its_operator",
-     "{chunk:64b letter min:0} " THERE_AND_BACK
+     "{chunk:64b paper min:0} " THERE_AND_BACK
      "compile:4 nodes=6 =node-op:0,0b,none =node-out:x,0b,0 "
      "=node-op:1,0b,1,1 =node-op:2,3,2 =node-in:x,0b,3,1 =node-op:3,2,4"},
     {"to_the_letter_what_left_twice_is_copied_twice",
-     "{chunk:64b} ({}|{letter}) x=2 y=3 z=1 u=1o >x >y y>z x,z>z >y y>z x,z>u compile:4 "
+     "{chunk:64b} ({}|{paper}) x=2 y=3 z=1 u=1o >x >y y>z x,z>z >y y>z x,z>u compile:4 "
      "offload_bytes=(2|4)u reload_bytes=(4|4)u"},
     {"too_little_for_an_operator", "{chunk:64b} " THERE_AND_BACK "compile:3+63b!D"},
     {"stalls_are_the_rest_of_the_time",
@@ -264,7 +264,7 @@ static const row graph_rows[] = {
 static const row graph_fault_rows[] = {
     {"building", "faults a=1 >a a> after:0,1 seal peak=1u ops=2"},
     {"planning_and_running",
-     "{overhead:.2 target:1 divisor:65536 (|letter)} random:7,18 faults plan {limit:plan_peak} "
+     "{overhead:.2 target:1 divisor:65536 (|paper)} random:7,18 faults plan {limit:plan_peak} "
      "run:2"},
     {"running",
      "{overhead:.2 target:1 divisor:65536} random:(7|11),18 plan {limit:plan_peak} faults run:2"},

@@ -126,8 +126,8 @@ static const figure graph_figures[] = {
     RUN_FIGURE("device_peak", device_bytes_peak),
     RUN_FIGURE("outs", out_count),
     RUN_FIGURE("ins", in_count),
-    RUN_FIGURE("passive_outs", passive_out_count),
-    RUN_FIGURE("passive_ins", passive_in_count),
+    RUN_FIGURE("on_demand_outs", on_demand_out_count),
+    RUN_FIGURE("on_demand_ins", on_demand_in_count),
     RUN_FIGURE("remade", recompute_count),
     RUN_FIGURE("voids", void_count),
     RUN_FIGURE("iterations", iteration_count),
@@ -344,7 +344,7 @@ static gmlake_offload_memgraph_desc memgraph_desc(size_t bytes) {
   gmlake_offload_memgraph_desc desc = compile_desc(g.graph, bytes);
   if (option_is_set(OPT_ALIGN)) desc.align_bytes = option_bytes(OPT_ALIGN);
   if (option_is_set(OPT_MIN)) desc.tensor_bytes_min = option_bytes(OPT_MIN);
-  if (option_is_set(OPT_LETTER)) desc.flags = GMLAKE_OFFLOAD_LETTER;
+  if (option_is_set(OPT_PAPER)) desc.flags = GMLAKE_OFFLOAD_PAPER;
   if (option_is_set(OPT_ALLOC)) desc.alloc_ahead_ns = (uint64_t)(player.options[OPT_ALLOC] - 1);
   if (option_is_set(OPT_RELOAD)) desc.reload_ahead_ns = (uint64_t)(player.options[OPT_RELOAD] - 1);
   desc.copy_ns = (uint64_t)player.options[OPT_COPY];
@@ -451,7 +451,7 @@ static void make_plan(void) {
   uint32_t job, count = option_is_set(OPT_JOBS) ? (uint32_t)player.options[OPT_JOBS] : 1;
   memset(&desc, 0, sizeof desc);
   memset(&job_desc, 0, sizeof job_desc);
-  desc.flags = (option_is_set(OPT_LETTER) ? GMLAKE_OFFLOAD_LETTER : 0) |
+  desc.flags = (option_is_set(OPT_PAPER) ? GMLAKE_OFFLOAD_PAPER : 0) |
                (option_is_set(OPT_NO_RECOMPUTE) ? GMLAKE_OFFLOAD_NO_RECOMPUTE : 0) |
                (option_is_set(OPT_NO_CROSSING) ? GMLAKE_OFFLOAD_NO_CROSSING : 0);
   desc.target_bytes = option_bytes(OPT_TARGET);

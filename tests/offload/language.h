@@ -124,7 +124,7 @@ static const struct word {
   X(JITTER, "jitter", 'n')     /* of operators and copies */                            \
   X(MIN, "min", 'z')           /* smaller tensors stay */                               \
   X(TRIES, "tries", 'n')       /* of the planner */                                     \
-  X(LETTER, "letter", 0)       /* plans to the letter */                                \
+  X(PAPER, "paper", 0)         /* plans in paper mode */                                \
   X(TOLD, "told", 0)           /* [session] it knows the link's speed */                \
   X(LAKE, "lake", 0)           /* memory is a lake's */                                 \
   X(MAP, "map", 't')           /* which takes so long to map a chunk */                 \

@@ -199,7 +199,7 @@ static void open_session(void) {
   open_memory();
   memset(&desc, 0, sizeof desc);
   desc.flags = (option_is_set(OPT_CHECKED) ? GMLAKE_OFFLOAD_CHECKED : 0) |
-               (option_is_set(OPT_LETTER) ? GMLAKE_OFFLOAD_LETTER : 0);
+               (option_is_set(OPT_PAPER) ? GMLAKE_OFFLOAD_PAPER : 0);
   desc.backend = &s.session_table;
   desc.memory = &s.memory;
   desc.limit_bytes = s.limit;

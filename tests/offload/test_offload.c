@@ -210,7 +210,7 @@ static void jobs_come_and_go_while_others_run(void **state) {
   assert_ok(gmlake_offload_run_set_limit(m.run, 301 * MIB));
   assert_ok(gmlake_offload_run_iterations(m.run, 2));
   assert_int_equal(stats_of(&m).device_bytes_peak, 301 * MIB);
-  assert_int_equal(stats_of(&m).passive_out_count, 0);
+  assert_int_equal(stats_of(&m).on_demand_out_count, 0);
   (void)end_machine(&m);
   for (i = 0; i < l.plan_count; i++) gmlake_offload_plan_destroy(l.plans[i]);
   gmlake_offload_planner_destroy(l.planner);

@@ -78,7 +78,7 @@ static void vdnn_moves_what_convolutions_read(void **state) {
   check_event(&e[4], GMLAKE_OFFLOAD_SWAP_IN, Y, 4, 3);
   check_event(&e[5], GMLAKE_OFFLOAD_SWAP_IN, X, 6, 1);
   o = run_plan(waits, plan, 0);
-  assert_int_equal(o.stats.void_count + o.stats.passive_in_count, 0);
+  assert_int_equal(o.stats.void_count + o.stats.on_demand_in_count, 0);
   assert_int_equal(o.stats.stall_ns, 0);
   assert_int_equal(o.stats.out_count, 4);
   assert_int_equal(o.stats.device_bytes_peak, 165000000 + 2000);
@@ -106,7 +106,7 @@ static void vdnn_moves_all_feature_maps(void **state) {
   check_event(&e[7], GMLAKE_OFFLOAD_SWAP_IN, Y, 5, 3); /* with z's */
   check_event(&e[8], GMLAKE_OFFLOAD_SWAP_IN, X, 6, 1);
   o = run_plan(waits, plan, 0);
-  assert_int_equal(o.stats.passive_in_count, 0);
+  assert_int_equal(o.stats.on_demand_in_count, 0);
   assert_true(o.digest == run_plan(waits, NULL, 0).digest);
   gmlake_offload_plan_destroy(plan);
   gmlake_offload_graph_destroy(waits);
@@ -149,7 +149,7 @@ static void capuchin_takes_the_longest_free_time(void **state) {
   check_event(&e[3], GMLAKE_OFFLOAD_SWAP_IN, A, 4, 0);
   o = run_plan(graph, plan, 0);
   assert_int_equal(o.stats.device_bytes_peak, 110000000 + 1000);
-  assert_int_equal(o.stats.passive_in_count + o.stats.void_count, 0);
+  assert_int_equal(o.stats.on_demand_in_count + o.stats.void_count, 0);
   assert_true(o.digest == run_plan(graph, NULL, 0).digest);
   gmlake_offload_plan_destroy(plan);
   capuchin_free(&c);

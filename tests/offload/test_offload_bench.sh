@@ -75,8 +75,8 @@ all_ok() { ! grep -v '"state":"ok"' "$dir/out"; }
 vgg=bench/graphs/vgg16-b64.gmgraph.gz
 ok 'vgg16-b64' run 0 --json "$vgg"
 ok 'vgg16-b64: right bytes' all_ok
-ok 'vgg16-b64: the letter waits for nothing' within letter .07 0
-ok 'vgg16-b64: the letter with recomputation' within 'letter+r' .19 .0971
+ok 'vgg16-b64: paper mode waits for nothing' within paper .07 0
+ok 'vgg16-b64: paper mode with recomputation' within 'paper+r' .19 .0971
 ok 'vgg16-b64: saved' within 'tensile+' .32 .0501
 ok 'vgg16-b64: saved at no cost' within tensile .13 .0005
 ok 'vgg16-b64: vDNN' within vdnn-conv .2 1.2
@@ -150,8 +150,8 @@ for devices in $devices; do
 done
 ok 'turnip: a product' run 0 --json --seeds 1 --budget .5 --executions 20 product:8:4:4096
 ok 'turnip: a product: right bytes' all_ok
-ok 'turnip: to the letter' run 0 --json --seeds 1 --letter --executions 20 product:2:4:4096
-ok 'turnip: to the letter: right bytes' all_ok
+ok 'turnip: in paper mode' run 0 --json --seeds 1 --paper --executions 20 product:2:4:4096
+ok 'turnip: in paper mode: right bytes' all_ok
 if [ "$whole" = yes ]; then
   ok 'turnip: 19,319 operators' run 0 --json --seeds 1 --budget .5 transformer:4:420:512:1024
   ok 'turnip: thousands of tensors' run 0 --json --seeds 1 --budget .5 random:1:20000:4096:1

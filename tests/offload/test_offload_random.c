@@ -24,7 +24,7 @@ typedef struct reading {
   uint32_t position[OPS];
   move moves[4 * RANDOM_TENSORS];
   size_t move_count;
-  int letter; /* one copy at a time; what comes in counts from its end */
+  int paper; /* one copy at a time; what comes in counts from its end */
 } reading;
 
 static void read_times(reading *r, const gmlake_offload_graph *graph) {
@@ -157,32 +157,32 @@ static double bytes_at(const reading *r, double t) {
     double begin, end;
     assert_ok(gmlake_offload_get_tensor(r->graph, (uint32_t)i, &desc));
     life_of(r, (uint32_t)i, &begin, &end);
-    if (t < begin || t >= end || !is_resident(r, (uint32_t)i, t, r->letter)) continue;
+    if (t < begin || t >= end || !is_resident(r, (uint32_t)i, t, r->paper)) continue;
     bytes += (double)desc.bytes;
   }
   return bytes;
 }
 
-/* The peak is where something begins: an operator or a swap in; to the letter where it ends. */
+/* The peak is where something begins: an operator or a swap in; in paper mode where it ends. */
 static void check_peak(const reading *r, size_t peak_bytes) {
   size_t i;
   for (i = 0; i < r->info.op_count; i++) {
     assert_true(bytes_at(r, r->op_begin[i] + 1e-7) <= (double)peak_bytes + .5);
   }
   for (i = 0; i < r->move_count; i++) {
-    double t = fmod((r->letter ? r->moves[i].end : r->moves[i].begin) + 1e-6, r->period);
+    double t = fmod((r->paper ? r->moves[i].end : r->moves[i].begin) + 1e-6, r->period);
     if (r->moves[i].in) assert_true(bytes_at(r, t) <= (double)peak_bytes + .5);
   }
 }
 
-/* One copy at a time in each direction, to the letter in both, around the period. */
+/* One copy at a time in each direction, in paper mode in both, around the period. */
 static void check_lanes(const reading *r) {
   size_t i, n;
   for (i = 0; i < r->move_count; i++) {
     for (n = 0; n < i; n++) {
       const move *a = &r->moves[i], *b = &r->moves[n];
       double gap;
-      if ((a->in != b->in && !r->letter) || a->end == a->begin || b->end == b->begin) continue;
+      if ((a->in != b->in && !r->paper) || a->end == a->begin || b->end == b->begin) continue;
       gap = fmod(b->begin - a->begin + 10 * r->period, r->period);
       assert_true(gap >= a->end - a->begin - 1e-5);
       assert_true(r->period - gap >= b->end - b->begin - 1e-5);
@@ -225,10 +225,10 @@ static gmlake_offload_planner_desc planner_desc(unsigned flags, double overhead_
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* The plan near the letter that the planner tries, too. */
+/* The plan near paper mode that the planner tries, too. */
 static gmlake_offload_plan *rival_of(const gmlake_offload_graph *graph, unsigned flags) {
   gmlake_offload_planner_desc desc =
-      planner_desc(flags | GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 0);
+      planner_desc(flags | GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 0);
   return plan_of(graph, &desc, GMLO_BOTH_WAYS);
 }
 
@@ -264,7 +264,7 @@ static int is_same_plan(const gmlake_offload_plan *a, const gmlake_offload_plan 
 }
 
 static void plans_keep_what_they_promise(void **state) {
-  static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_LETTER, GMLAKE_OFFLOAD_NO_CROSSING,
+  static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_PAPER, GMLAKE_OFFLOAD_NO_CROSSING,
                                     GMLAKE_OFFLOAD_NO_CLEAN_DROP};
   static reading r;
   uint64_t seed;
@@ -277,13 +277,13 @@ static void plans_keep_what_they_promise(void **state) {
     gmlake_offload_plan *rival = rival_of(graph, flags[seed % 4]);
     gmlake_offload_plan_info info = plan_info(plan);
     read_times(&r, graph);
-    r.letter = flags[seed % 4] == GMLAKE_OFFLOAD_LETTER;
-    if (!r.letter && is_same_plan(plan, rival)) {
-      papers += info.event_count != 0; /* it counts no waits: it promises what a rehearsal took */
+    r.paper = flags[seed % 4] == GMLAKE_OFFLOAD_PAPER;
+    if (!r.paper && is_same_plan(plan, rival)) {
+      papers += info.event_count != 0; /* it counts no waits: it promises what a simulation took */
       assert_true(settled_ns(graph, plan, info.peak_bytes, &peak) <=
                   1.0001 * (double)r.info.time_ns + 1);
     } else {
-      read_moves(&r, &info, 55e6, r.letter ? 55e6 : 50.5e6);
+      read_moves(&r, &info, 55e6, r.paper ? 55e6 : 50.5e6);
       check_presence(&r);
       check_lanes(&r);
       check_peak(&r, info.peak_bytes);
@@ -308,13 +308,13 @@ static void planned_runs_give_the_same_bytes(void **state) {
         "run:4 {limit:plan_peak*%u} run:4 {limit:op_most} run:4 {unplanned:1} run:4 "
         "{unplanned:0 ahead:%u} run:4 {device:op_most limit:0} run:4 "
         "{device:0 limit:plan_peak*%u} run:4",
-        seed % 2 ? ".3" : "0", seed % 3 ? "" : " letter", 1000 + seed, 5 + seed % 90,
+        seed % 2 ? ".3" : "0", seed % 3 ? "" : " paper", 1000 + seed, 5 + seed % 90,
         seed % 3 ? "" : "{target:op_most}", jobs, jobs, 1 + seed % 4, jobs);
   }
 }
 
 /* Without jitter a plan of one job keeps to its peak and takes the time that it says. Once it is in
-   step it moves nothing passively, but where an operator waits for a swap in, which then may come
+   step it moves nothing on demand, but where an operator waits for a swap in, which then may come
    at once. A plan that moves nothing adds no time. */
 static void plans_hold_without_jitter(void **state) {
   unsigned seed;
@@ -322,7 +322,7 @@ static void plans_hold_without_jitter(void **state) {
   for (seed = 0; seed < SEEDS; seed++)
     play_text(
         "{divisor:65536 min:1b overhead:%s} random:%u,%u plan added<=events*1e18 "
-        "{limit:plan_peak} run:8 note run:8 +passive_outs=0 +passive_ins<=added*100 "
+        "{limit:plan_peak} run:8 note run:8 +on_demand_outs=0 +on_demand_ins<=added*100 "
         "+time<=8.008*plan_time+1000",
         seed % 2 ? ".3" : "0", 2000 + seed, 5 + seed % 90);
 }
@@ -409,7 +409,7 @@ static void waits_hold_in_the_planned_memory(void **state) {
 /* Swaps whose copies out are taken in a lane of LANE_NS nanoseconds, each of which is taken or
    not. */
 typedef struct lane_world {
-  gmlo_circle c;
+  gmlo_cyclic c;
   gmlake_offload_planner_desc desc;
   uint64_t slots[11], period;
   gmlo_gap gaps[LANE_PIECES];
@@ -500,7 +500,7 @@ static void lanes_are_right(void **state) {
       } else if (gap->state == GMLO_KEPT) {
         lane_search(w, gap);
       } else {
-        gmlo_circle_stretch(&w->c, 1 + random_below(10), 1 + random_below(5));
+        gmlo_cyclic_stretch(&w->c, 1 + random_below(10), 1 + random_below(5));
         w->period = gmlo_period(&w->c);
         stretches++;
       }
@@ -515,7 +515,7 @@ static void lanes_are_right(void **state) {
 }
 
 /* Whether some gap at the peak could be swapped, by trying all of them. */
-static int peak_can_be_lowered(gmlo_circle *c, int64_t *out_bytes) {
+static int peak_can_be_lowered(gmlo_cyclic *c, int64_t *out_bytes) {
   size_t slot = gmlo_profile_peak(&c->profile, out_bytes), i;
   for (i = 0; i < c->part_count; i++) {
     const gmlo_part *part = &c->parts[i];
@@ -529,7 +529,7 @@ static int peak_can_be_lowered(gmlo_circle *c, int64_t *out_bytes) {
 }
 
 /* Makes the parts of a circle's gaps. */
-static int make_parts(gmlo_circle *c, gmlo_preference order) {
+static int make_parts(gmlo_cyclic *c, gmlo_preference order) {
   int done = 0;
   while (done == 0) done = gmlo_parts_make_part(c, order);
   return done > 0;
@@ -547,7 +547,7 @@ static void no_candidate_is_missed(void **state) {
     gmlake_offload_planner_desc desc;
     gmlake_offload_job_desc job;
     gmlake_offload_planner *planner;
-    gmlo_circle c;
+    gmlo_cyclic c;
     uint32_t id;
     size_t i, slot;
     memset(&desc, 0, sizeof desc);
@@ -558,7 +558,7 @@ static void no_candidate_is_missed(void **state) {
     job.graph = graph;
     assert_ok(gmlake_offload_planner_create(&desc, &planner));
     assert_ok(gmlake_offload_add_job(planner, &job, &id));
-    assert_true(gmlo_circle_make(&c, planner, id, 1));
+    assert_true(gmlo_cyclic_make(&c, planner, id, 1));
     assert_true(make_parts(&c, (gmlo_preference)(1 + seed % 3)));
     for (i = 0; i < 6; i++) {
       assert_int_equal(gmlo_swap_down(&c, 0), 1);
@@ -567,10 +567,10 @@ static void no_candidate_is_missed(void **state) {
       c.at = c.item_count;
       if (i % 2) (void)gmlo_swap_prune(&c, bytes);
       assert_true(gmlo_lanes_reserve(&c));
-      if (i % 2 == 0) gmlo_wait_before(&c, slot, 100 * US);
+      if (i % 2 == 0) gmlo_stall_before(&c, slot, 100 * US);
     }
     for (i = 0; i < c.use_count; i++) swapped += c.gaps[i].state == GMLO_SWAPPED;
-    gmlo_circle_leave(&c);
+    gmlo_cyclic_leave(&c);
     gmlake_offload_planner_destroy(planner);
     gmlake_offload_graph_destroy(graph);
   }
@@ -588,7 +588,7 @@ static void what_became_clean_is_tried_again(void **state) {
   gmlake_offload_job_desc job;
   gmlake_offload_planner *planner;
   int64_t bytes;
-  gmlo_circle c;
+  gmlo_cyclic c;
   (void)state;
   op(graph, MS, NONE, NONE, x);
   op(graph, 3 * MS, NONE, NONE, NONE);
@@ -606,14 +606,14 @@ static void what_became_clean_is_tried_again(void **state) {
   job.graph = graph;
   assert_ok(gmlake_offload_planner_create(&desc, &planner));
   assert_ok(gmlake_offload_add_job(planner, &job, &id));
-  assert_true(gmlo_circle_make(&c, planner, id, 1));
+  assert_true(gmlo_cyclic_make(&c, planner, id, 1));
   assert_true(make_parts(&c, GMLO_LARGEST));
   (void)gmlo_profile_peak(&c.profile, &bytes);
   assert_int_equal(bytes, 450 * MIB);
   assert_int_equal(gmlo_swap_down(&c, 0), 1);
   (void)gmlo_profile_peak(&c.profile, &bytes);
   assert_int_equal(bytes, 300 * MIB);
-  gmlo_circle_leave(&c);
+  gmlo_cyclic_leave(&c);
   gmlake_offload_planner_destroy(planner);
   gmlake_offload_graph_destroy(graph);
   assert_int_equal(host_bytes, 0);
@@ -634,22 +634,22 @@ static gmlake_offload_planner *planner_of(const gmlake_offload_graph *graph, uin
   return planner;
 }
 
-/* [H1] A rehearsal of one job takes the time and the memory that the mock takes. */
-static void rehearsals_are_as_runs(void **state) {
+/* [H1] A simulation of one job takes the time and the memory that the mock takes. */
+static void simulations_are_as_runs(void **state) {
   uint64_t seed;
   size_t moved = 0;
   (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(5000 + seed, 5 + (size_t)seed % 90, 0);
     gmlake_offload_planner *planner =
-        planner_of(graph, 1, seed % 2 ? GMLAKE_OFFLOAD_LETTER : 0, seed % 4 ? .3 : 0);
+        planner_of(graph, 1, seed % 2 ? GMLAKE_OFFLOAD_PAPER : 0, seed % 4 ? .3 : 0);
     gmlake_offload_plan *plan;
-    gmlo_rehearsal rehearsal;
+    gmlo_simulation simulation;
     size_t peak;
     assert_ok(gmlake_offload_take_plan(planner, 0, &plan));
-    assert_ok(gmlo_rehearse(planner, &planner->jobs[0], plan, 0, &rehearsal));
-    assert_true(fabs(settled_ns(graph, plan, 0, &peak) - rehearsal.time_ns) <= 100);
-    assert_true(rehearsal.peak_bytes <= peak);
+    assert_ok(gmlo_simulate_plan(planner, &planner->jobs[0], plan, 0, &simulation));
+    assert_true(fabs(settled_ns(graph, plan, 0, &peak) - simulation.time_ns) <= 100);
+    assert_true(simulation.peak_bytes <= peak);
     moved += plan_info(plan).event_count != 0;
     gmlake_offload_plan_destroy(plan);
     gmlake_offload_planner_destroy(planner);
@@ -659,7 +659,7 @@ static void rehearsals_are_as_runs(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-/* Where the plan near the letter adds no more time than is allowed, on the mock, the planner's own
+/* Where the plan near paper mode adds no more time than is allowed, on the mock, the planner's own
    takes no more memory there. */
 static void the_letter_is_never_better(void **state) {
   uint64_t seed;
@@ -745,7 +745,7 @@ int main(void) {
       cmocka_unit_test(lanes_are_right),
       cmocka_unit_test(no_candidate_is_missed),
       cmocka_unit_test(what_became_clean_is_tried_again),
-      cmocka_unit_test(rehearsals_are_as_runs),
+      cmocka_unit_test(simulations_are_as_runs),
       cmocka_unit_test(the_letter_is_never_better),
       cmocka_unit_test(work_is_bounded),
   };

@@ -262,53 +262,53 @@ static void commits_that_fail_take_nothing(void **state) {
 }
 
 /* An iteration may have many steps: the row of their prints grows, and in the end goes around. */
-static void rhythms(void **state) {
-  gmlo_rhythm r;
+static void periods(void **state) {
+  gmlo_detector r;
   uint64_t i, period;
   (void)state;
   host_bytes = 0;
   memset(&r, 0, sizeof r);
   for (i = 0; i < 3000; i++) { /* 1,000 steps, of which each but the last is there three times */
-    period = gmlo_rhythm_note(&r, &counted, i % 1000 == 999 ? 7 : mix(i % 1000 % 333), 1);
+    period = gmlo_detector_note(&r, &counted, i % 1000 == 999 ? 7 : mix(i % 1000 % 333), 1);
     if (i < 665) assert_int_equal(period, 0);
     if (i >= 665 && i < 999) assert_int_equal(period, 333);
     if (i == 999 || i == 1999) assert_int_equal(period, 0);
     if (i >= 2998) assert_int_equal(period, 1000);
   }
-  for (; i < 3100; i++) assert_int_equal(gmlo_rhythm_note(&r, &counted, mix(~i), 1), 0);
+  for (; i < 3100; i++) assert_int_equal(gmlo_detector_note(&r, &counted, mix(~i), 1), 0);
   host_fail_in = 1;
-  for (; i < 2 * GMLO_BEATS_MAX; i++) (void)gmlo_rhythm_note(&r, &counted, mix(~i), 1);
-  assert_int_equal(r.capacity, GMLO_BEATS_MAX);
-  for (i = 0; i < 40; i++) period = gmlo_rhythm_note(&r, &counted, i % 2, 1);
+  for (; i < 2 * GMLO_PAST_MAX; i++) (void)gmlo_detector_note(&r, &counted, mix(~i), 1);
+  assert_int_equal(r.capacity, GMLO_PAST_MAX);
+  for (i = 0; i < 40; i++) period = gmlo_detector_note(&r, &counted, i % 2, 1);
   assert_int_equal(period, 2);
-  for (i = 0; i < 40; i++) period = gmlo_rhythm_note(&r, &counted, i % 2, 0);
+  for (i = 0; i < 40; i++) period = gmlo_detector_note(&r, &counted, i % 2, 0);
   assert_int_equal(period, 2);
-  for (i = 0; i < 40; i++) period = gmlo_rhythm_note(&r, &counted, 5 + i % 2, 0);
+  for (i = 0; i < 40; i++) period = gmlo_detector_note(&r, &counted, 5 + i % 2, 0);
   assert_int_equal(period, 0); /* they name nothing */
-  gmlo_free(&counted, r.beats);
+  gmlo_free(&counted, r.past);
   assert_int_equal(host_bytes, 0);
 }
 
 /* What is not used again counts by its death: until then alone its memory would serve others. */
 static void next_uses_and_deaths(void **state) {
-  gmlo_lesson l;
+  gmlo_recording l;
   uint32_t used, dies, stays;
   uint64_t step;
   (void)state;
   memset(&l, 0, sizeof l);
   l.host = counted;
-  for (step = 0; step < 6; step++) gmlo_lesson_add_step(&l, step);
-  used = gmlo_lesson_add_slot(&l, 1, 1, GMLAKE_OFFLOAD_NONE);
-  dies = gmlo_lesson_add_slot(&l, 1, 1, 0);
-  stays = gmlo_lesson_add_slot(&l, 1, 1, 0);
-  l.slots[dies].death = 4;
-  gmlo_lesson_name(&l, used, GMLO_READS); /* in the last step */
-  assert_true(gmlo_lesson_close(&l));
-  assert_int_equal(gmlo_lesson_expect(&l, used, 2), 3);
-  assert_int_equal(gmlo_lesson_expect(&l, dies, 1), 3);
-  assert_int_equal(gmlo_lesson_expect(&l, dies, 5), 0);
-  assert_int_equal(gmlo_lesson_expect(&l, stays, 1), 5);
-  gmlo_lesson_free(&l);
+  for (step = 0; step < 6; step++) gmlo_recording_add_step(&l, step);
+  used = gmlo_recording_add_slot(&l, 1, 1, GMLAKE_OFFLOAD_NONE);
+  dies = gmlo_recording_add_slot(&l, 1, 1, 0);
+  stays = gmlo_recording_add_slot(&l, 1, 1, 0);
+  l.slots[dies].freed = 4;
+  gmlo_recording_name(&l, used, GMLO_READS); /* in the last step */
+  assert_true(gmlo_recording_close(&l));
+  assert_int_equal(gmlo_recording_expect(&l, used, 2), 3);
+  assert_int_equal(gmlo_recording_expect(&l, dies, 1), 3);
+  assert_int_equal(gmlo_recording_expect(&l, dies, 5), 0);
+  assert_int_equal(gmlo_recording_expect(&l, stays, 1), 5);
+  gmlo_recording_free(&l);
   assert_int_equal(host_bytes, 0);
 }
 
@@ -324,7 +324,7 @@ static gmlake_offload_session_stats planned;
 /* Whether tensor a leaves before b, or there is no b: the schedule lets it go, its next use is
    farther away, or it is larger. */
 static int leaves_before(gmlake_offload_session *session, uint32_t a, uint32_t b) {
-  const gmlo_guest *x = &session->guests[a], *y = &session->guests[b];
+  const gmlo_session_tensor *x = &session->tensors[a], *y = &session->tensors[b];
   size_t x_way, y_way;
   if (b == GMLAKE_OFFLOAD_NONE) return 1;
   if (x->is_released != y->is_released) return x->is_released;
@@ -337,8 +337,8 @@ static int leaves_before(gmlake_offload_session *session, uint32_t a, uint32_t b
 static void check_ranks(gmlake_offload_session *session) {
   uint32_t victim = GMLAKE_OFFLOAD_NONE, clean = victim, i;
   size_t stuck = 0;
-  for (i = 0; i < session->guest_count; i++) {
-    const gmlo_guest *g = &session->guests[i];
+  for (i = 0; i < session->tensor_count; i++) {
+    const gmlo_session_tensor *g = &session->tensors[i];
     int may_leave = gmlo_session_may_leave(session, g);
     if (g->lives && !may_leave && (g->has_memory || gmlo_session_is_locked(session, g)))
       stuck += g->bytes;
@@ -643,7 +643,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(regions_at_random),
       cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(commits_that_fail_take_nothing),
-      cmocka_unit_test(rhythms),
+      cmocka_unit_test(periods),
       cmocka_unit_test(next_uses_and_deaths),
       cmocka_unit_test(planning_is_bounded),
       cmocka_unit_test(the_farthest_next_use_leaves),

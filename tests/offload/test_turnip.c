@@ -188,7 +188,7 @@ static const char *random_line(uint64_t seed, size_t op_count) {
       "{tight spare:%.3f align:%ub min:%ub alloc:%u reload:%u%s} random:%u,%u,%d compile ",
       random_below(3) ? random_below(9) / 64. : 0, 16u << random_below(3),
       random_below(2) ? 1 : 200, ahead[random_below(4)], ahead[random_below(4)],
-      random_below(4) ? "" : " letter", (unsigned)seed, (unsigned)op_count, RANDOM_DEVICES);
+      random_below(4) ? "" : " paper", (unsigned)seed, (unsigned)op_count, RANDOM_DEVICES);
   return line;
 }
 
@@ -547,7 +547,7 @@ static void test_memgraph_beside_a_job(void **state) {
     assert_ok(gmlake_offload_run_get_stats(run, &stats));
     assert_int_equal(stats.iteration_count, 6);
     assert_int_equal(stats.device_bytes_peak, arenas + info_of(graph).op_bytes_max);
-    assert_true(stats.passive_out_count > 0);
+    assert_true(stats.on_demand_out_count > 0);
     assert_int_equal(census_of(mock).race_count, 0);
     assert_same_tensors(&alone, run);
     gmlake_offload_mock_spend(mock, 1000 * MS); /* is no time of the run */

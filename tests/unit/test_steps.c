@@ -155,7 +155,7 @@ static gmlake_offload_memgraph_desc letter_desc(const gmlake_offload_graph *g, s
   gmlake_offload_memgraph_desc desc;
   memset(&desc, 0, sizeof desc);
   desc.graph = g;
-  desc.flags = GMLAKE_OFFLOAD_LETTER;
+  desc.flags = GMLAKE_OFFLOAD_PAPER;
   desc.device_bytes = bytes;
   desc.align_bytes = UNIT;
   desc.tensor_bytes_min = 1;
@@ -232,7 +232,7 @@ static uint64_t steps_of_chain(size_t count) {
   }
   assert_ok(gmlake_offload_graph_seal(g));
   desc = letter_desc(g, info_of(g).peak_bytes / 2);
-  desc.flags = 0; /* to the letter each tensor that leaves is looked for among all */
+  desc.flags = 0; /* in paper mode each tensor that leaves is looked for among all */
   return steps_of_memgraph(g, &desc);
 }
 
