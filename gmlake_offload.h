@@ -2956,7 +2956,7 @@ typedef struct gmlo_cyclic {
   int is_at;             /* swaps of one slot are under way: */
   size_t slot, swapped;  /* the slot, and how many there were */
   int64_t before;        /* the peak before swaps are taken back, */
-  size_t at, taken_back; /* what is looked at next in this stage, swaps taken back so far, */
+  size_t at, taken_back; /* what is looked at next in this phase, swaps taken back so far, */
   int rounds;            /* and how often that was done */
 } gmlo_cyclic;
 
@@ -3106,8 +3106,7 @@ static int gmlo_cyclic_make_index(gmlo_cyclic *c) {
   return 1;
 }
 
-/* Lists the tensors of all jobs on the cyclic schedule, largest first. `sized` has room for all,
-   twice. */
+/* Lists the tensors of all its jobs, largest first. `sized` has room for all, twice. */
 static void gmlo_cyclic_sort_tensors(const gmlo_cyclic *c, gmlo_sized *sized) {
   size_t j, t, count = 0;
   for (j = 0; j < c->job_count; j++) {
@@ -4257,8 +4256,7 @@ static int gmlo_swap_prune(gmlo_cyclic *c, int64_t bytes) {
    Works on one cyclic schedule behind >>swap, and keeps its invariants. A tensor is dropped and
    made again, or an operator waits for a swap, whichever takes less time for the bytes that it
    saves. Cost: O(items) options for each choice, each O(uses of what a maker reads), and O(uses) to
-   lengthen a slot. Fails: where host memory is refused; the caller then throws the cyclic schedule
-   away. */
+   lengthen a slot. Fails: where host memory is refused; the caller then destroys the schedule. */
 
 /* Whether the tensor is on the device before `step` and was not written since the step `maker`
    [T3]. If a swap of it ends too late for that, the swap must be taken back: its bytes are added to
@@ -7183,7 +7181,7 @@ static void gmlo_clock_leave(gmlo_clock *clock) {
 }
 
 /* ---- >>simulate: what a plan saves and costs when it is run -------------------------------------
-   Owns stages: a stage is a clock with the planner's link, on which operators take one job's mean
+   Owns simulators: one is a clock with the planner's link, on which operators take one job's mean
    times, and a backend of it. The job's plan is run there as it would be on a device.
    Cost: four iterations of >>run. Fails: where host memory is refused. */
 
@@ -7455,8 +7453,7 @@ static void gmlo_search_open(gmlo_search *search, gmlo_cyclic *c, size_t number,
   gmlo_cyclic_set_mode(c, &mode);
 }
 
-/* Goes on with planning it: gmlo_cyclic_go_on. If that fails there is no cyclic schedule any
-   more. */
+/* Goes on with planning it: gmlo_cyclic_go_on. If that fails the schedule is gone. */
 static int gmlo_search_go_on(gmlo_search *search, gmlo_cyclic *c, size_t target_bytes) {
   int done = gmlo_cyclic_go_on(c, (int64_t)target_bytes);
   if (done == 0) return 0;
@@ -7824,7 +7821,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
    tensor's number is another one in each iteration, its slot the same. Invariants:
    [L1] Slots are numbered as they first appear. A slot exists from the step `alloc` (NONE: from the
         iteration's begin) to the step before `freed` (NONE: beyond its end).
-   [L2] What is allocated and outlives the iteration is a carried value: in the next iteration its
+   [L2] What is allocated and outlives the iteration is a loop-carried value: in the next one its
         tensor is in the slot `peer`, which existed at the begin and is freed. Such two are one
         tensor of the graph.
    [L3] The graph's operators are the steps from `cut` on, around the iteration's end. Fewest bytes
@@ -8166,8 +8163,7 @@ typedef struct gmlo_build {
 
 #define GMLO_MATCHED 4096u /* so many slots are looked at for each */
 
-/* Gives carried values that the session has not seen in their next iteration slots of their
-   size. */
+/* Gives slots of their size to carried values that the session has not seen come back. */
 static void gmlo_recording_match(gmlo_recording *l) {
   size_t i, n, from = 0;
   for (i = 0; i < l->alloc_count; i++) {
@@ -8485,8 +8481,8 @@ static size_t gmlo_scheduler_bytes(const gmlo_scheduler *c, uint32_t live) {
   return c->build.l->slots[c->build.live_ranges[live].slot].bytes;
 }
 
-/* Adds the live range's bytes to the steps [from, to), from the cut on and maybe beyond the end;
-   sign -1: subtracts them. */
+/* Adds the live range's bytes to the steps [from, to), from the cut on, even beyond the end; sign
+   -1: subtracts them. */
 static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t live, size_t from, size_t to, int sign) {
   int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, live);
   if (from < to) gmlo_profile_add(&c->level, from, to - from, sign * bytes);
@@ -10440,7 +10436,7 @@ static void gmlo_keeping_leave(gmlo_keeping *k) { gmlo_leave(&k->scope); }
 
 /* ---- >>period: after how many steps a program repeats itself ------------------------------------
    Owns the prints of a program's last steps: numbers that are the same for like steps. Invariants:
-   [Y1] The print of step n is that of beat n % capacity, for each of the last `capacity` steps.
+   [Y1] The print of step n is that of past[n % capacity], for each of the last `capacity` steps.
         Those of a place (print % capacity) are listed, the last one first, by their number + 1.
    [Y2] The last `run` steps have the prints of those `period` steps before them, and name `named`
         tensors together. A step that breaks that asks for the period since the last one like it.
@@ -10983,7 +10979,7 @@ static gmlo_recording *gmlo_session_recorded(gmlake_offload_session *s) {
   return s->is_recording ? &s->recordings[s->known == 0] : NULL;
 }
 
-/* The open region in the recorded recording; NULL: it began before that. */
+/* The open region in the recording that is made; NULL: it began before that. */
 static gmlo_region *gmlo_session_region(gmlake_offload_session *s) {
   gmlo_recording *l = gmlo_session_recorded(s);
   if (l == NULL || l->is_broken || s->open_region < s->first_region ||
@@ -10993,8 +10989,7 @@ static gmlo_region *gmlo_session_region(gmlake_offload_session *s) {
   return &l->regions[s->open_region - s->first_region];
 }
 
-/* Records a timed event for the recording that is made. Its number; NONE if that is refused: the
-   recording is then broken. */
+/* Records a timed event. Its number; NONE if that is refused: the recording is then broken. */
 static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t stream_id) {
   gmlo_recording *l = gmlo_session_recorded(s);
   void *events;
@@ -11153,8 +11148,7 @@ static void gmlo_session_settle_tensor(gmlake_offload_session *s, gmlo_session_t
   gmlo_session_rank(s, (uint32_t)(g - s->tensors));
 }
 
-/* The open step names a tensor, or it is allocated in it: it may not leave before the step has
-   ended. */
+/* The open step names a tensor, or allocates it: it may not leave before the step has ended. */
 static void gmlo_session_list(gmlake_offload_session *s, uint32_t id) {
   gmlo_session_tensor *g = &s->tensors[id];
   g->step = s->step;
@@ -11326,8 +11320,7 @@ static void gmlo_session_drift(gmlake_offload_session *s) {
   s->late_at = s->late_count = 0;
 }
 
-/* The known recording goes on at that step: what was allocated there is bound again as it is
-   named. */
+/* The known recording goes on at that step: what it allocates there is bound as it is named. */
 static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
   const gmlo_recording *l = gmlo_session_known(s);
   size_t low = 0, high = l->alloc_count;

@@ -436,7 +436,7 @@ static int is_in(const uint32_t *ids, size_t count, uint32_t id) {
   return 0;
 }
 
-static int dies(const world *w, uint32_t tensor, size_t position) {
+static int is_freed(const world *w, uint32_t tensor, size_t position) {
   return w->last[tensor] == position && is_made(tensor_of(w, tensor).kind);
 }
 
@@ -456,9 +456,9 @@ static void iterate(world *w) {
     if (!w->failed) launch(w, position, &op, ptrs);
     call(w, gmlake_offload_session_end(w->session));
     for (i = 0; i < op.read_count && !w->failed; i++)
-      if (dies(w, op.reads[i], position)) unmake(w, op.reads[i]);
+      if (is_freed(w, op.reads[i], position)) unmake(w, op.reads[i]);
     for (i = 0; i < op.write_count && !w->failed; i++)
-      if (dies(w, op.writes[i], position) && !is_in(op.reads, op.read_count, op.writes[i]))
+      if (is_freed(w, op.writes[i], position) && !is_in(op.reads, op.read_count, op.writes[i]))
         unmake(w, op.writes[i]);
   }
   w->iteration++;

@@ -95,7 +95,7 @@ static const row session_rows[] = {
      "{limit:12} [60 mark >a=#00b+1k >b=~00b+3k >c=#00b+~50b >d=9k >e=~50b+100b >f=#50b+2k "
      ">h=~00b+40b >i=#00b+20k >j=12k >k=~00b+16k i> d> a> k> j> h> f> e> c> b> "
      "-a,b,c,d,e,f -h,i,j,k sync ] pinned_peak>0 pinned_peak<=native_peak"},
-    /* What dies while it is away is not fetched, what is never used again is not brought back. */
+    /* What is freed while away is not fetched, what is never used again does not come back. */
     {"dead_tensors",
      "{limit:5} [6 mark [8 >a#=2/# ] [8 -a# ] sync ] ins=0 outs>0 device=0 tensors=0"},
 

@@ -292,21 +292,21 @@ static void periods(void **state) {
 /* What is not used again counts by its death: until then alone its memory would serve others. */
 static void next_uses_and_deaths(void **state) {
   gmlo_recording l;
-  uint32_t used, dies, stays;
+  uint32_t used, ends, stays;
   uint64_t step;
   (void)state;
   memset(&l, 0, sizeof l);
   l.host = counted;
   for (step = 0; step < 6; step++) gmlo_recording_add_step(&l, step);
   used = gmlo_recording_add_slot(&l, 1, 1, GMLAKE_OFFLOAD_NONE);
-  dies = gmlo_recording_add_slot(&l, 1, 1, 0);
+  ends = gmlo_recording_add_slot(&l, 1, 1, 0);
   stays = gmlo_recording_add_slot(&l, 1, 1, 0);
-  l.slots[dies].freed = 4;
+  l.slots[ends].freed = 4;
   gmlo_recording_name(&l, used, GMLO_READS); /* in the last step */
   assert_true(gmlo_recording_close(&l));
   assert_int_equal(gmlo_recording_expect(&l, used, 2), 3);
-  assert_int_equal(gmlo_recording_expect(&l, dies, 1), 3);
-  assert_int_equal(gmlo_recording_expect(&l, dies, 5), 0);
+  assert_int_equal(gmlo_recording_expect(&l, ends, 1), 3);
+  assert_int_equal(gmlo_recording_expect(&l, ends, 5), 0);
   assert_int_equal(gmlo_recording_expect(&l, stays, 1), 5);
   gmlo_recording_free(&l);
   assert_int_equal(host_bytes, 0);
@@ -359,7 +359,7 @@ static void note_work(gmlake_offload_session *session) {
   assert_true(planned.plan_work - before <= planned.plan_work_max);
 }
 
-/* A step of a layer; forward it makes an activation, backward that dies. */
+/* A step of a layer; forward it makes an activation, backward that is freed. */
 static void layer_step(gmlake_offload_session *session, uint32_t layer, int is_back,
                        const uint32_t *weights, uint32_t *made_by) {
   gmlake_offload_step step;
