@@ -195,8 +195,8 @@ static const row session_rows[] = {
      "{limit:66} " SETUP("6", "4", "8") "[8 " TRAIN("6", "1", "1") "] note " TRAIN("6", "4", "2")
          TRAIN("6", "2", "1") "+plans>0 note [4 " TRAIN("6", "3", "2") TRAIN("6", "4", "2")
              TRAIN("6", "1", "1") "] drifts=0 +plans=0 +demand_in<=12 mode=1"},
-    /* Tensors whose size varies have the first chunks of the largest one's, and ranges that are wide
-       enough: in twelve iterations 426 chunks are mapped, and 479 if only the largest fits. */
+    /* Tensors whose size varies have the first chunks of the largest one's, and ranges that are
+       wide enough: in twelve iterations 426 chunks are mapped, and 479 if only the largest fits. */
     {"sizes_vary_in_a_lake",
      "{lake limit:66} " SETUP("6", "4", "8") "[12 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
          TRAIN("6", "2", "1") "] note [4 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
