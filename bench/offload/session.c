@@ -13,6 +13,7 @@
 
 #include "../graph.h"
 #include "../options.h"
+#include "calls.h"
 #include "figures.h"
 #include "standin.h"
 
@@ -23,7 +24,9 @@
 static const char about[] =
     "Runs recorded graphs as programs under a session of gmlake_offload.h, in less than their\n"
     "memory. Without GRAPH: resnet50-b64 and llama-7b-lora-b8-1k of bench/graphs. GRAPH is a\n"
-    ".gmgraph file, or transformer:1:LAYERS:TOKENS:WIDTH.\n";
+    ".gmgraph file, or transformer:1:LAYERS:TOKENS:WIDTH; or what examples/torch/session.hpp "
+    "wrote\n"
+    "of a real program: with .gmcalls in its name it is played on the mock, a row an iteration.\n";
 static const char columns[] =
     "\nTwo rows for each graph: `none` has no limit, `part` runs in --part of what that one held.\n"
     "Columns:\n"
@@ -38,11 +41,15 @@ static const char columns[] =
     "  maps       chunks that the lake mapped in an iteration; on the mock only\n"
     "  calls      of the lake to the driver in an iteration, and their time\n"
     "  waits      of the host in the lake, in all measured iterations; on the mock only\n"
-    "  same       whether each iteration's operators read what they read in `none`\n";
+    "  same       whether each iteration's operators read what they read in `none`\n"
+    "Rows of a recorded iteration: its steps; ms, those that it took when it was recorded, and "
+    "those\n"
+    "of its steps alone; GB that left and that came back; then as above, in this iteration.\n";
 
 typedef struct settings {
   int json, mock, gpu, busy;
-  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries, vary;
+  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries, vary,
+      limit_mib;
   double part;
 } settings;
 
@@ -602,6 +609,199 @@ static int run_way(const settings *opts, const gmlake_offload_graph *graph, size
   return ok;
 }
 
+/* ---- Recorded calls ---- */
+
+typedef struct player {
+  world *w;
+  const calls *c;
+  uint32_t *ids;     /* the session's numbers by those of the recording */
+  uint64_t *regions; /* likewise */
+  size_t region_count;
+  uint64_t due_ns; /* of the open step, which is not launched yet */
+  int is_due;
+  void *stream; /* of it */
+  uint64_t us, steps, steps_ns, driver_ns, maps;
+  double ms;
+  gmlake_offload_session_stats stats;
+} player;
+
+static void *stream_of(uint64_t number) {
+  static char streams[CALL_STREAMS];
+  return &streams[number];
+}
+
+/* The open step runs: behind what it allocates, before anything is freed. */
+static void play_step(player *p) {
+  world *w = p->w;
+  if (!p->is_due) return;
+  p->is_due = 0;
+  charge(w);
+  gmlake_offload_mock_spend(w->backend, w->opts->launch_ns);
+  wait_for_the_queue(w);
+  w->failed |=
+      gmlake_offload_mock_work(w->backend, p->stream, p->due_ns, NULL, NULL) != GMLAKE_OFFLOAD_OK;
+}
+
+static void play_begin(player *p, size_t i, const uint64_t *n, size_t count) {
+  uint32_t ids[4096];
+  gmlake_offload_step step;
+  size_t k;
+  memset(&step, 0, sizeof step);
+  for (k = 3; k < count && k < 4096; k++) ids[k - 3] = p->ids[n[k]];
+  step.key = n[0];
+  p->stream = p->w->stream = step.stream = stream_of(n[1]);
+  step.reads = ids;
+  step.read_count = (size_t)n[2];
+  step.writes = ids + n[2];
+  step.write_count = k - 3 - (size_t)n[2];
+  call(p->w, gmlake_offload_session_begin(p->w->session, &step));
+  p->is_due = 1;
+  p->due_ns = p->c->step_ns[i];
+  p->steps++;
+  p->steps_ns += p->due_ns;
+}
+
+/* What the iteration took that ends here; the first one is what came before the first mark. */
+static void play_row(player *p, uint64_t us) {
+  world *w = p->w;
+  gmlake_offload_session_stats s;
+  gmlake_stats lake;
+  double ms;
+  finish(w);
+  ms = now_ms(w);
+  s = stats_of(w);
+  memset(&lake, 0, sizeof lake);
+  (void)gmlake_get_stats(w->lake, &lake);
+  printf(w->opts->json
+             ? "{\"iteration\":%llu,\"steps\":%llu,\"ms\":%.3f,\"recorded_ms\":%.3f,"
+               "\"steps_ms\":%.3f,\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%llu,"
+               "\"demand_out\":%llu,\"drifts\":%llu,\"plans\":%llu,\"maps\":%llu,"
+               "\"driver_ms\":%.3f,\"device_gb\":%.3f,\"mode\":%d}\n"
+             : "%5llu %7llu %9.1f %9.1f %9.1f %8.3f %8.3f %6llu %6llu %5llu %5llu %7llu %8.2f "
+               "%8.3f %d\n",
+         (unsigned long long)w->iteration, (unsigned long long)p->steps, ms - p->ms,
+         (double)(us - p->us) / 1e3, (double)p->steps_ns / 1e6,
+         (double)(s.out_bytes - p->stats.out_bytes) / 1e9,
+         (double)(s.in_bytes - p->stats.in_bytes) / 1e9,
+         (unsigned long long)(s.demand_in_count - p->stats.demand_in_count),
+         (unsigned long long)(s.demand_out_count - p->stats.demand_out_count),
+         (unsigned long long)(s.drift_count - p->stats.drift_count),
+         (unsigned long long)(s.plan_count - p->stats.plan_count),
+         (unsigned long long)(w->maps - p->maps), (double)(lake.driver_ns - p->driver_ns) / 1e6,
+         (double)s.device_bytes / 1e9, (int)s.mode);
+  (void)fflush(stdout);
+  w->iteration++;
+  p->stats = s;
+  p->ms = ms;
+  p->us = us;
+  p->steps = p->steps_ns = 0;
+  p->driver_ns = lake.driver_ns;
+  p->maps = w->maps;
+}
+
+static void play_region(player *p) {
+  int is_kept = 0;
+  uint64_t region = 0;
+  call(p->w, gmlake_offload_session_region(p->w->session, &region, &is_kept));
+  p->regions[p->region_count++] = region;
+}
+
+static void play_call(player *p, size_t i) {
+  const one_call *one = &p->c->calls[i];
+  const uint64_t *n = p->c->numbers + one->numbers;
+  gmlake_offload_session *s = p->w->session;
+  void *ptr;
+  size_t given;
+  if (one->what != CALL_ALLOC && one->what != CALL_PIN && one->what != CALL_UNPIN) play_step(p);
+  switch (one->what) {
+  case CALL_LIMIT:
+    if (p->w->opts->limit_mib == 0) call(p->w, gmlake_offload_session_set_limit(s, (size_t)n[0]));
+    return;
+  case CALL_ALLOC:
+    call(p->w, gmlake_offload_session_alloc(s, (size_t)n[1], stream_of(n[2]), &p->ids[n[0]], &ptr));
+    return;
+  case CALL_FREE:
+    call(p->w, gmlake_offload_session_free(s, p->ids[n[0]], stream_of(n[1])));
+    return;
+  case CALL_BEGIN:
+    play_begin(p, i, n, one->count);
+    return;
+  case CALL_END:
+    call(p->w, gmlake_offload_session_end(s));
+    return;
+  case CALL_MARK:
+    play_row(p, one->us);
+    call(p->w, gmlake_offload_session_mark(s));
+    return;
+  case CALL_PIN:
+    call(p->w, gmlake_offload_session_pin(s, p->ids[n[0]], stream_of(n[1])));
+    return;
+  case CALL_UNPIN:
+    call(p->w, gmlake_offload_session_unpin(s, p->ids[n[0]], stream_of(n[1])));
+    return;
+  case CALL_HOLD:
+    call(p->w, gmlake_offload_session_hold(s, n[0] != 0));
+    return;
+  case CALL_ROOM:
+    call(p->w, gmlake_offload_session_make_room(s, (size_t)n[0], &given));
+    return;
+  case CALL_REGION:
+    play_region(p);
+    return;
+  case CALL_AGAIN:
+    call(p->w, gmlake_offload_session_recompute(
+                   s, n[0] != 0 && n[0] <= p->region_count ? p->regions[n[0] - 1] : 0));
+    return;
+  case CALL_REGION_END:
+    call(p->w, gmlake_offload_session_region_end(s, (size_t)n[0]));
+    return;
+  default:
+    return; /* a time: it was read before */
+  }
+}
+
+static int play(world *w, const calls *c) {
+  player p;
+  size_t i;
+  memset(&p, 0, sizeof p);
+  p.w = w;
+  p.c = c;
+  p.ids = (uint32_t *)calloc(c->tensors + 1, sizeof *p.ids);
+  p.regions = (uint64_t *)calloc(c->count + 1, sizeof *p.regions);
+  if (p.ids == NULL || p.regions == NULL) w->failed = 1;
+  p.stats = stats_of(w);
+  for (i = 0; i < c->count && !w->failed; i++) play_call(&p, i);
+  if (w->failed) complain(w);
+  if (!w->failed && c->count) play_row(&p, c->calls[c->count - 1].us);
+  free(p.ids);
+  free(p.regions);
+  return !w->failed;
+}
+
+static int is_recorded(const char *path) { return strstr(path, ".gmcalls") != NULL; }
+
+static int run_calls(const settings *opts, const char *path) {
+  char error[300] = "out of memory";
+  calls c;
+  world w;
+  settings on_mock = *opts;
+  size_t limit = opts->limit_mib * MIB;
+  int ok = calls_read(&c, path, error, sizeof error) && calls_time_steps(&c);
+  if (!ok) fprintf(stderr, "%s\n", error);
+  on_mock.mock = 1;
+  if (ok) {
+    if (!opts->json)
+      printf(
+          "%s, on the mock\n    #   steps        ms  recorded     steps   out GB    in GB "
+          "demand in, out drift plans   maps calls ms session GB mode\n",
+          path);
+    ok = open_world(&w, &on_mock, NULL, 0, limit) && play(&w, &c);
+    close_world(&w);
+  }
+  calls_close(&c);
+  return ok;
+}
+
 static int run_graph(const settings *opts, const char *path) {
   char error[300], name[64];
   outcome none, o;
@@ -628,7 +828,7 @@ static int run_graph(const settings *opts, const char *path) {
 int main(int argc, char **argv) {
   static const char *const names[] = {"bench/graphs/resnet50-b64.gmgraph.gz",
                                       "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
-  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, .6};
+  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, 0, .6};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"mock", OPTION_FLAG, &opts.mock, 0, 0, NULL, "on a mock's clock, also where there is a GPU"},
@@ -651,6 +851,8 @@ int main(int argc, char **argv) {
       {"vary", OPTION_COUNT, &opts.vary, 0, 90, "PERCENT",
        "the mock's operators, and what they make, are up to PERCENT smaller, all of an iteration "
        "by the same"},
+      {"limit-mib", OPTION_COUNT, &opts.limit_mib, 0, 1 << 24, "N",
+       "play recorded calls with this limit; default: the limits that the session had"},
       {"part", OPTION_NUMBER, &opts.part, .01, 1, "PART",
        "run in PART of the memory that the lake holds without a limit; default .6"}};
   const option_reader reader = {
@@ -669,14 +871,15 @@ int main(int argc, char **argv) {
     fprintf(stderr, "the device has no context\n");
     return 1;
   }
-  if (!opts.json) {
+  if (!opts.json && !(first < argc && is_recorded(argv[first]))) {
     printf(
         "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms least ms "
         " out "
         "GB   in GB  demand in, out drift plans   maps   calls calls ms waits same\n",
         opts.mock ? "the mock" : "the GPU");
   }
-  for (i = first; i < argc; i++) ok &= run_graph(&opts, argv[i]);
+  for (i = first; i < argc; i++)
+    ok &= is_recorded(argv[i]) ? run_calls(&opts, argv[i]) : run_graph(&opts, argv[i]);
   for (i = 0; first == argc && i < 2; i++) ok &= run_graph(&opts, names[i]);
   if (context) (void)gpu.cuDevicePrimaryCtxRelease(0);
   return ok ? 0 : 1;

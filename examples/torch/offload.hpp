@@ -8,6 +8,7 @@
 #define GMLAKE_TORCH_OFFLOAD_HPP
 
 #include "lake.hpp"
+#include "session.hpp"
 
 #include <memory>
 #include <string>
@@ -40,7 +41,7 @@ class Offload final : public Guest {
         limit_(std::move(limit)),
         own_(std::move(own)),
         used_(std::move(used)) {}
-  ~Offload() override { gmlake_offload_session_destroy(session_); }
+  ~Offload() override = default;
   Offload(const Offload &) = delete;
   Offload &operator=(const Offload &) = delete;
 
@@ -53,7 +54,7 @@ class Offload final : public Guest {
     others_held_ = others_hold();
     others_bytes_ = former_ = others_held_ + slack();
     most_ = mark_count_ = 0;
-    const Result result = session_ ? set_limit(session_limit()) : create();
+    const Result result = session_.get() ? set_limit(session_limit()) : create();
     if (result != GMLAKE_OFFLOAD_OK) return note(result);
     limit_(options_.limit_bytes);
     for (uint32_t id = 0; id < tensors_.size(); id++)
@@ -68,12 +69,13 @@ class Offload final : public Guest {
     if (!is_open_) return GMLAKE_OFFLOAD_OK;
     Result first = end_step();
     (void)region_end();
+    session_.record_times();
     is_open_ = false;
     limit_(0);
     (void)set_limit(0);
     for (uint32_t id = 0; id < tensors_.size(); id++) {
       if (!tensors_[id].is_live) continue;
-      const Result result = gmlake_offload_session_pin(session_, id, stream);
+      const Result result = session_.pin(id, stream);
       tensors_[id].is_parked = result == GMLAKE_OFFLOAD_OK;
       if (result != GMLAKE_OFFLOAD_OK && first == GMLAKE_OFFLOAD_OK) first = note(result);
     }
@@ -113,7 +115,7 @@ class Offload final : public Guest {
     const Result result = end_step();
     if (result != GMLAKE_OFFLOAD_OK) return result;
     share();
-    return note(gmlake_offload_session_mark(session_));
+    return note(session_.mark());
   }
   /* The storage stays from now on, and is on the device for work on the stream. */
   Result keep(uint64_t address, void *stream) {
@@ -122,8 +124,7 @@ class Offload final : public Guest {
     if (!find(address, id) || tensors_[id].is_kept) return GMLAKE_OFFLOAD_OK;
     if (is_held_) captured(address);
     if (!is_held_) {
-      const Result result =
-          attempt([&] { return gmlake_offload_session_pin(session_, id, stream); });
+      const Result result = attempt([&] { return session_.pin(id, stream); });
       if (result != GMLAKE_OFFLOAD_OK) return result;
     }
     tensors_[id].is_kept = !is_held_;
@@ -140,7 +141,7 @@ class Offload final : public Guest {
     *out_region = 0;
     *out_is_kept = 0;
     if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
-    const Result result = note(gmlake_offload_session_region(session_, out_region, out_is_kept));
+    const Result result = note(session_.region(out_region, out_is_kept));
     is_region_ = result == GMLAKE_OFFLOAD_OK;
     is_again_ = false;
     return result;
@@ -149,7 +150,7 @@ class Offload final : public Guest {
   Result recompute(uint64_t region) {
     const Lock lock(mutex_);
     if (!is_open_ || is_held_ || !region) return GMLAKE_OFFLOAD_OK;
-    const Result result = note(gmlake_offload_session_recompute(session_, region));
+    const Result result = note(session_.recompute(region));
     is_region_ = is_again_ = result == GMLAKE_OFFLOAD_OK;
     before_ = is_again_ ? others_use() : 0;
     return result;
@@ -160,7 +161,7 @@ class Offload final : public Guest {
     if (!is_region_) return GMLAKE_OFFLOAD_OK;
     is_region_ = false;
     const size_t unseen = is_again_ ? without_own(others_use(), before_) : 0;
-    return note(gmlake_offload_session_region_end(session_, unseen));
+    return note(session_.region_end(unseen));
   }
 
   /* ---- Graphs ---- */
@@ -177,7 +178,7 @@ class Offload final : public Guest {
       if (tensors_[id].is_live) reads_.push_back(id);
     result = begin_step(0, stream);
     if (result == GMLAKE_OFFLOAD_OK) result = end_step();
-    if (result == GMLAKE_OFFLOAD_OK) result = note(gmlake_offload_session_hold(session_, 1));
+    if (result == GMLAKE_OFFLOAD_OK) result = note(session_.hold(1));
     is_held_ = result == GMLAKE_OFFLOAD_OK;
     captured_.clear();
     return result;
@@ -189,7 +190,7 @@ class Offload final : public Guest {
     if (!is_held_) return GMLAKE_OFFLOAD_OK;
     is_held_ = false;
     graphs_[*out_graph] = std::move(captured_);
-    const Result result = note(gmlake_offload_session_hold(session_, 0));
+    const Result result = note(session_.hold(0));
     for (const auto &freed : late_) give_up(freed.first, freed.second);
     late_.clear();
     return result;
@@ -226,16 +227,14 @@ class Offload final : public Guest {
       most_ = std::max(most_, others_use() + bytes + slack());
       return GMLAKE_OK;
     }
-    const Result result = attempt(
-        [&] { return gmlake_offload_session_alloc(session_, bytes, stream, &id, out_ptr); });
+    const Result result = attempt([&] { return session_.alloc(bytes, stream, &id, out_ptr); });
     if (result != GMLAKE_OFFLOAD_OK) return explain(result, bytes, out_info);
     if (tensors_.size() <= id) tensors_.resize(id + 1);
     tensors_[id] = Tensor();
     tensors_[id].is_live = true;
     tensors_[id].serial = ++serial_;
     tensors_[id].stream = stream;
-    if (gmlake_offload_session_pin(session_, id, stream) == GMLAKE_OFFLOAD_OK)
-      tensors_[id].is_unnamed = true;
+    if (session_.pin(id, stream) == GMLAKE_OFFLOAD_OK) tensors_[id].is_unnamed = true;
     return GMLAKE_OK;
   }
   void free(void *ptr, void *stream) override {
@@ -255,7 +254,7 @@ class Offload final : public Guest {
     std::vector<void *> &streams = tensors_[id].streams;
     if (std::find(streams.begin(), streams.end(), stream) != streams.end()) return true;
     if (is_held_) return captured(reinterpret_cast<uint64_t>(ptr)), true;
-    if (note(gmlake_offload_session_pin(session_, id, stream)) != GMLAKE_OFFLOAD_OK) return false;
+    if (note(session_.pin(id, stream)) != GMLAKE_OFFLOAD_OK) return false;
     streams.push_back(stream);
     return true;
   }
@@ -269,7 +268,7 @@ class Offload final : public Guest {
     const Lock lock(mutex_);
     size_t given = 0;
     if (!is_open_ || is_held_) return false;
-    (void)gmlake_offload_session_make_room(session_, bytes, &given);
+    (void)session_.make_room(bytes, &given);
     if (!given) return false;
     most_ = std::max(most_, others_use() + bytes + slack());
     if (most_ > others_bytes_) leave_to_others(most_);
@@ -282,7 +281,7 @@ class Offload final : public Guest {
   gmlake_offload_session_stats stats() {
     const Lock lock(mutex_);
     gmlake_offload_session_stats stats{};
-    if (session_) (void)gmlake_offload_session_get_stats(session_, &stats);
+    if (session_.get()) (void)gmlake_offload_session_get_stats(session_.get(), &stats);
     return stats;
   }
   std::string error() override {
@@ -314,14 +313,14 @@ class Offload final : public Guest {
     desc.tensor_bytes_min = options_.tensor_bytes_min;
     desc.host_bytes_max = options_.host_bytes_max;
     limit_now_ = desc.limit_bytes;
-    return gmlake_offload_session_create(&desc, &session_);
+    return session_.create(desc);
   }
   size_t session_limit() const {
     if (!options_.limit_bytes) return 0;
     return options_.limit_bytes > others_bytes_ ? options_.limit_bytes - others_bytes_ : 1;
   }
   Result set_limit(size_t bytes) {
-    const Result result = gmlake_offload_session_set_limit(session_, bytes);
+    const Result result = session_.set_limit(bytes);
     if (result == GMLAKE_OFFLOAD_OK) limit_now_ = bytes;
     return result;
   }
@@ -378,8 +377,9 @@ class Offload final : public Guest {
 
   bool find(uint64_t address, uint32_t &out_id) const {
     size_t offset;
-    return session_ && gmlake_offload_session_find(session_, reinterpret_cast<void *>(address),
-                                                   &out_id, &offset) == GMLAKE_OFFLOAD_OK;
+    return session_.get() &&
+           gmlake_offload_session_find(session_.get(), reinterpret_cast<void *>(address), &out_id,
+                                       &offset) == GMLAKE_OFFLOAD_OK;
   }
   void collect(const uint64_t *addresses, size_t count, std::vector<uint32_t> &out) {
     uint32_t id;
@@ -399,7 +399,7 @@ class Offload final : public Guest {
     step.read_count = reads_.size();
     step.writes = writes_.data();
     step.write_count = writes_.size();
-    const Result result = attempt([&] { return gmlake_offload_session_begin(session_, &step); });
+    const Result result = attempt([&] { return session_.begin(step); });
     if (result != GMLAKE_OFFLOAD_OK) return result;
     is_stepping_ = true;
     for (uint32_t id : reads_) name(id);
@@ -409,7 +409,7 @@ class Offload final : public Guest {
   Result end_step() {
     if (!is_stepping_) return GMLAKE_OFFLOAD_OK;
     is_stepping_ = false;
-    return note(gmlake_offload_session_end(session_));
+    return note(session_.end());
   }
   void name(uint64_t address) {
     uint32_t id;
@@ -419,18 +419,18 @@ class Offload final : public Guest {
     Tensor &tensor = tensors_[id];
     if (!tensor.is_unnamed) return;
     tensor.is_unnamed = false;
-    (void)gmlake_offload_session_unpin(session_, id, tensor.stream);
+    (void)session_.unpin(id, tensor.stream);
   }
   void unpark(uint32_t id) {
     tensors_[id].is_parked = false;
-    (void)gmlake_offload_session_unpin(session_, id, stream_);
+    (void)session_.unpin(id, stream_);
   }
   /* Who gets the memory waits for all that the recorded streams have by now. Where that cannot be
      had the tensor stays. */
   void give_up(uint32_t id, void *stream) {
     for (void *other : tensors_[id].streams)
-      if (note(gmlake_offload_session_unpin(session_, id, other)) != GMLAKE_OFFLOAD_OK) return;
-    (void)note(gmlake_offload_session_free(session_, id, stream));
+      if (note(session_.unpin(id, other)) != GMLAKE_OFFLOAD_OK) return;
+    (void)note(session_.free(id, stream));
   }
   void captured(uint64_t address) {
     uint32_t id;
@@ -444,7 +444,7 @@ class Offload final : public Guest {
   Result note(Result result) {
     gmlake_offload_error_info info{};
     if (result == GMLAKE_OFFLOAD_OK) return result;
-    if (session_) (void)gmlake_offload_session_get_error(session_, &info);
+    if (session_.get()) (void)gmlake_offload_session_get_error(session_.get(), &info);
     error_ = std::string(gmlake_offload_result_name(result)) + ": " + info.text;
     return result;
   }
@@ -467,7 +467,7 @@ class Offload final : public Guest {
   const HeldFn own_, used_;
   std::recursive_mutex mutex_; /* protects what follows; an allocation inside may ask make_room */
   OffloadOptions options_;
-  gmlake_offload_session *session_ = nullptr;
+  Session session_;
   std::atomic<bool> is_open_{false}; /* is asked without the lock, too */
   bool is_held_ = false, is_stepping_ = false;
   bool is_region_ = false, is_again_ = false;

@@ -32,6 +32,25 @@ ok 'torch: its own allocator: silent' silent
 ok 'torch: its own allocator, as torch 2.11 has it' fake FAKE_CUDA_SEED=3 FAKE_CUDA_DEVICES=3 \
   "$build/client_torch_allocator_old" enable memory history trackers graphs checkpoints sources
 ok 'torch: its own allocator, as torch 2.11 has it: silent' silent
+# played FILE: twelve iterations, of steps that take 1 ms each, which are planned in the end.
+played() {
+  "$build/offload_session" --json --chunk-mib 2 "$1" >"$dir/out" 2>"$dir/err" &&
+    python3 -B -c '
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])][1:-1]
+assert len(rows) == 12 - 1, rows
+assert all(row["steps"] == 24 and row["steps_ms"] == 24 for row in rows[1:]), rows
+assert rows[0]["plans"] == 0 and sum(row["plans"] for row in rows) > 0, rows
+assert all(row["mode"] == 1 and row["demand_in"] <= 2 and row["out_gb"] > .1 for row in rows[5:])
+' "$dir/out"
+}
+ok 'torch: the calls of a session' fake FAKE_CUDA_SEED=1 \
+  "GMLAKE_TORCH_RECORD_SESSION=$dir/run.gmcalls" "$build/client_torch_allocator" train
+sed 's/^time \([0-9]*\) .*/time \1 1000000/' "$dir/run.gmcalls" >"$dir/even.gmcalls"
+ok 'torch: the calls of a session, played' played "$dir/even.gmcalls"
+sed 's/^begin \([0-9]* [0-9]* [0-9]*\) 1 /begin \1 9 /' "$dir/run.gmcalls" >"$dir/wrong.gmcalls"
+ok 'torch: calls that are wrong are refused in words' eval '! played "$dir/wrong.gmcalls" &&
+  grep -q "wrong.gmcalls:[0-9]*: fewer tensors than it reads" "$dir/err"'
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
