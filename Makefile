@@ -1,5 +1,6 @@
 # make           builds build/replay
-# make replay    replays the traces of bench/traces: memory and driver time of each allocator
+# make replay    replays the traces of bench/traces, or TRACES: memory and driver time of each
+#                allocator
 # make bench     measures what an allocation costs the processor, in each allocator
 # make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
 #                TENSILE, by TURNIP and under sessions
@@ -24,6 +25,8 @@
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make install   copies the headers, and files for pkg-config and find_package, below DESTDIR PREFIX
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
+# make dist      writes a release of the commit: an archive, the headers, SHA256SUMS into build/dist
+# make deb       writes build/libgmlake-dev_VERSION_all.deb, the Debian package of what is installed
 # make manual    writes the headers' and examples' comments as one page, build/manual.html
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_pluggable.so, for examples/torch_pool and others
@@ -48,6 +51,7 @@ TEST_PROGRAMS = $(addprefix $(BUILD)/,$(basename $(notdir $(wildcard tests/*/tes
 TEST_SCRIPTS = $(wildcard tests/*/test_*.sh)
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 PUBLIC = gmlake.h gmlake_bfc.h gmlake_offload.h gmlake_turnip.h
+INSTALLED = $(PUBLIC) examples/gmlake.hpp
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*_*.cpp)) \
   examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda \
   examples/offload_optimizer_cuda examples/share_cuda examples/three_servers_cuda)
@@ -88,7 +92,7 @@ all: $(BUILD)/replay
 
 replay: deps-replay
 	$(SUBMAKE) $(BUILD)/replay
-	@$(BUILD)/replay
+	@$(BUILD)/replay $(TRACES)
 
 bench: deps-bench
 	$(SUBMAKE) $(BUILD)/bench $(YARDSTICK)
@@ -196,15 +200,21 @@ install:
 	  DESTDIR="$(DESTDIR)" cmake --install "$$work" >/dev/null && echo "$(DESTDIR)$(INSTALL_CMAKE)"; \
 	fi
 	install -d "$(DESTDIR)$(INSTALL_INCLUDE)" "$(DESTDIR)$(INSTALL_PKGCONFIG)"
-	install -m 644 $(PUBLIC) "$(DESTDIR)$(INSTALL_INCLUDE)"
+	install -m 644 $(INSTALLED) "$(DESTDIR)$(INSTALL_INCLUDE)"
 	@plain() { printf '%s' "$$1" | sed 's/[\\&|]/\\&/g'; } && \
 	sed -e "s|@prefix@|$$(plain "$(PREFIX)")|" -e "s|@includedir@|$$(plain "$(INSTALL_INCLUDE)")|" \
-	  -e 's|@version@|$(VERSION)|' gmlake.pc.in >"$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
+	  -e 's|@version@|$(VERSION)|' packaging/gmlake.pc.in >"$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
 
 uninstall:
-	cd "$(DESTDIR)$(INSTALL_INCLUDE)" && rm -f $(PUBLIC)
+	cd "$(DESTDIR)$(INSTALL_INCLUDE)" && rm -f $(notdir $(INSTALLED))
 	rm -f "$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
 	rm -rf "$(DESTDIR)$(INSTALL_CMAKE)"
+
+dist:
+	@sh packaging/dist.sh '$(BUILD)/dist' $(VERSION) $(INSTALLED)
+
+deb:
+	@MAKE='$(MAKE)' sh packaging/deb.sh '$(BUILD)' $(VERSION)
 
 examples: $(EXAMPLES)
 
@@ -478,5 +488,5 @@ $(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
 .PHONY: all help quick replay bench offload offload-gpu test test-build fuzz nightly programs test-programs headers soak exhaustive \
-  mutate planted coverage gpu-test doctor gpu-bench manual install uninstall examples torch cupy preload plots \
-  sweep format check-format clean
+  mutate planted coverage gpu-test doctor gpu-bench manual install uninstall dist deb examples torch cupy \
+  preload plots sweep format check-format clean

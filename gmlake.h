@@ -1,4 +1,4 @@
-/* gmlake.h - v0.1.0 - GPU memory allocator by virtual memory stitching - MIT licence (at the end)
+/* gmlake.h - v0.2.0 - GPU memory allocator by virtual memory stitching - MIT licence (at the end)
 
 Do this in ONE file, before any other header:
    #define GMLAKE_IMPLEMENTATION
@@ -353,7 +353,7 @@ COSTS (measured; see bench/RESULTS.md)
 #include <stddef.h>
 #include <stdint.h>
 
-#define GMLAKE_VERSION 100 /* major * 10000 + minor * 100 + patch */
+#define GMLAKE_VERSION 200 /* major * 10000 + minor * 100 + patch */
 #define GMLAKE_BACKEND_ABI 2u
 
 /* Static functions are not inlined: gcc would warn of outputs that are not written on an error. */

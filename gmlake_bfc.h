@@ -1,4 +1,4 @@
-/* gmlake_bfc.h 0.1.0: best fit with coalescing, the classic caching allocator of GPU frameworks.
+/* gmlake_bfc.h 0.2.0: best fit with coalescing, the classic caching allocator of GPU frameworks.
 
 RECIPE
   One C or C++ file of the program says
@@ -88,7 +88,7 @@ Licence: MIT, at the end of this file. */
 #include <stddef.h>
 #include <stdint.h>
 
-#define GMLAKE_BFC_VERSION 100 /* major * 10000 + minor * 100 + patch */
+#define GMLAKE_BFC_VERSION 200 /* major * 10000 + minor * 100 + patch */
 
 #if !defined(GMLAKE_BFC_DEF)
 #if defined(GMLAKE_BFC_STATIC) && defined(__GNUC__)

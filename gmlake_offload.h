@@ -1,4 +1,4 @@
-/* gmlake_offload.h 0.1.0: plans and runs computations larger than the GPU's memory.
+/* gmlake_offload.h 0.2.0: plans and runs computations larger than the GPU's memory.
 
 RECIPE
   One C or C++ file of the program says
@@ -405,7 +405,7 @@ Licence: MIT, at the end of this file. */
 #include <stddef.h>
 #include <stdint.h>
 
-#define GMLAKE_OFFLOAD_VERSION 100 /* major * 10000 + minor * 100 + patch */
+#define GMLAKE_OFFLOAD_VERSION 200 /* major * 10000 + minor * 100 + patch */
 
 #if !defined(GMLAKE_OFFLOAD_DEF)
 #if defined(GMLAKE_OFFLOAD_STATIC) && defined(__GNUC__)

@@ -1,4 +1,4 @@
-/* gmlake_turnip.h 0.1.0: compiles a graph to a memgraph, which runs in less memory, and proves it.
+/* gmlake_turnip.h 0.2.0: compiles a graph to a memgraph, which runs in less memory, and proves it.
 
 RECIPE
   One C or C++ file of the program says
@@ -158,7 +158,7 @@ Licence: MIT, at the end of this file. */
 #if !defined(GMLAKE_TURNIP_H_INCLUDED)
 #define GMLAKE_TURNIP_H_INCLUDED
 
-#define GMLAKE_TURNIP_VERSION 100 /* major * 10000 + minor * 100 + patch */
+#define GMLAKE_TURNIP_VERSION 200 /* major * 10000 + minor * 100 + patch */
 
 #if defined(__cplusplus)
 extern "C" {

@@ -471,26 +471,6 @@ measures() {
  gmlake_turnip.h"
 }
 
-# version FILE MACRO: what a header says it is, as major.minor.patch.
-version() {
-  awk -v macro="$2" '$1 == "#define" && $2 == macro {
-    printf "%d.%d.%d\n", $3 / 10000, $3 % 10000 / 100, $3 % 100
-  }' "$1"
-}
-
-versions() {
-  newest=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
-  job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_VERSION" \
-    "test '$newest' = '$(version gmlake.h GMLAKE_VERSION)'"
-  job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_BFC_VERSION" \
-    "test '$newest' = '$(version gmlake_bfc.h GMLAKE_BFC_VERSION)'"
-  job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_OFFLOAD_VERSION" \
-    "test '$newest' = '$(version gmlake_offload.h GMLAKE_OFFLOAD_VERSION)'"
-  job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_TURNIP_VERSION" \
-    "test '$newest' = '$(version gmlake_turnip.h GMLAKE_TURNIP_VERSION)'"
-  job 'the first line of gmlake.h says so too' "head -n 1 gmlake.h | grep -qF 'v$newest '"
-}
-
 # ---- Running them ----
 
 optimised
@@ -501,7 +481,6 @@ symbols 'symbols: g++' g++ cpp
 macros
 replaced
 measures
-versions
 matrix
 
 # shellcheck disable=SC2016
