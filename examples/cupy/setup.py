@@ -5,16 +5,16 @@
 It needs a C compiler, setuptools (before 70.1 also wheel), and cuda.h: of CUDA_HOME,
 /usr/local/cuda, or the nvidia packages that CuPy may have brought."""
 import glob
-import importlib.util
 import os
 import sys
 import sysconfig
 
-import setuptools
 from setuptools import Extension, setup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")  # of gmlake.h
+sys.path.insert(0, os.path.join(ROOT, "packaging"))
+import wheels  # noqa: E402
 
 
 def cuda_include():
@@ -27,22 +27,10 @@ def cuda_include():
     sys.exit("gmlake_cupy: no cuda.h: set CUDA_HOME to the directory of a CUDA toolkit")
 
 
-def check_wheel():
-    """pip asks for a wheel. setuptools before 70.1 leaves that to another package."""
-    if not {"dist_info", "bdist_wheel"} & set(sys.argv):
-        return
-    if any(map(importlib.util.find_spec, ("setuptools.command.bdist_wheel", "wheel"))):
-        return
-    sys.exit(
-        f"gmlake_cupy: setuptools {setuptools.__version__} needs the package wheel to make one: "
-        f"{sys.executable} -m pip install wheel"
-    )
-
-
-check_wheel()
+wheels.check_wheel("gmlake_cupy")
 setup(
     name="gmlake-cupy",
-    version="0.1.0",
+    version=wheels.version(),
     description="CuPy's device memory from lakes: an allocator that stitches",
     license="MIT",
     py_modules=["gmlake_cupy"],

@@ -2,43 +2,54 @@
 
     python3 -m pip install --no-build-isolation ./examples/torch
 
-It needs a C++ compiler, setuptools (before 70.1 also wheel), and the headers of the CUDA toolkit:
-of CUDA_HOME, /usr/local/cuda, or the nvidia packages that torch depends on."""
+`python3 setup.py sdist` needs no torch: it puts the headers into the archive, of which pip makes
+the same wheel. To build needs a C++ compiler, setuptools (before 70.1 also wheel), and the headers
+of the CUDA toolkit: of CUDA_HOME, /usr/local/cuda, or the nvidia packages that torch depends on."""
 import glob
-import importlib.util
 import os
 import sys
 
-import setuptools
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..", "..")  # of gmlake.h
-OLDEST, NEWEST = (2, 11), (2, 13)  # releases of torch that it is written for
+# Where gmlake.h is: beside the examples, or inside what sdist made.
+ROOT = os.path.join(HERE, "source" if os.path.isdir(os.path.join(HERE, "source")) else "../..")
+sys.path.insert(0, os.path.join(ROOT, "packaging"))
+import wheels  # noqa: E402
 
+SOURCES = ["gmlake_offload.h", "examples/profile.h", "examples/record.h"] + [
+    f"examples/torch/{name}"
+    for name in ("adapter.h", "calls.h", "lake.hpp", "offload.hpp", "offload_calls.hpp",
+                 "sharing.hpp")
+]
+RELEASE = (2, 11)  # of torch: what it is written for
+
+NEEDS_TORCH = "sdist" not in sys.argv
 os.environ.pop("GMLAKE_TORCH", None)  # the torch that is imported here needs no lake
-try:
-    import torch
-    from torch.utils.cpp_extension import BuildExtension, CppExtension
-except ImportError as error:
-    sys.exit(
-        f"gmlake_torch is built against the torch of this Python ({sys.executable}), and here is "
-        f"none ({error}). Install torch, and then: {sys.executable} -m pip install "
-        "--no-build-isolation ./examples/torch"
-    )
+if NEEDS_TORCH:
+    try:
+        import torch
+        from torch.utils.cpp_extension import BuildExtension, CppExtension
+    except ImportError as error:
+        sys.exit(
+            f"gmlake_torch is built against the torch of this Python ({sys.executable}), and here "
+            f"is none ({error}). Install torch, and then: {sys.executable} -m pip install "
+            "--no-build-isolation ./examples/torch"
+        )
 
 
 def check_release():
     release = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if torch.version.cuda is None:
         sys.exit(f"gmlake_torch needs a torch that is built for CUDA; this is {torch.__version__}")
-    if release < OLDEST:
+    if release < RELEASE:
         sys.exit(f"gmlake_torch needs torch 2.11 or later; this is {torch.__version__}")
-    if release > NEWEST:
+    if release > RELEASE:
         print(
-            f"gmlake_torch: torch {torch.__version__} is unknown: it was written for 2.11 to 2.13. "
-            "If it does not compile, torch's interface has changed",
+            f"gmlake_torch was run with torch 2.11 alone; this is {torch.__version__}. If it does "
+            "not compile, torch's interface has changed: take gmlake_pool, as "
+            "examples/torch/README.md says",
             file=sys.stderr,
         )
 
@@ -69,42 +80,40 @@ class BuildPy(build_py):
         self.copy_file("gmlake_torch.pth", os.path.join(self.build_lib, "gmlake_torch.pth"))
 
 
-def check_wheel():
-    """pip asks for a wheel. setuptools before 70.1 leaves that to another package."""
-    if not {"dist_info", "bdist_wheel"} & set(sys.argv):
-        return
-    if any(map(importlib.util.find_spec, ("setuptools.command.bdist_wheel", "wheel"))):
-        return
-    sys.exit(
-        f"gmlake_torch: setuptools {setuptools.__version__} needs the package wheel to make one: "
-        f"{sys.executable} -m pip install wheel"
+def extension():
+    name, sources = "gmlake_torch._lake", ["gmlake_torch.cpp", "operators.cpp"]
+    if not NEEDS_TORCH:
+        return Extension(name, sources)
+    check_release()
+    return CppExtension(
+        name,
+        sources,
+        depends=[os.path.join(ROOT, header) for header in ["gmlake.h", *SOURCES]]
+        + ["gmlake_torch/operators.inc"],
+        include_dirs=[ROOT, os.path.join(ROOT, "examples", "torch")] + cuda_includes(),
+        # Two builds of one release may have other tables of functions.
+        define_macros=[("GMLAKE_TORCH_COMMIT", f'"{torch.version.git_version}"')],
+        libraries=["c10_cuda"],
+        extra_compile_args=["-O3", "-fvisibility=hidden"],
     )
 
 
-check_release()
-check_wheel()
+commands = {"sdist": wheels.sdist_with(SOURCES, ["gmlake_torch.pth"]), "build_py": BuildPy}
+if NEEDS_TORCH:
+    commands["build_ext"] = BuildExtension.with_options(use_ninja=False)
+
+wheels.check_wheel("gmlake_torch")
+os.chdir(HERE)
 setup(
     name="gmlake-torch",
-    version="0.1.0",
+    version=wheels.version(),
     description="torch's device memory from lakes: an allocator that stitches",
     license="MIT",
     packages=["gmlake_torch"],
     package_data={"gmlake_torch": ["operators.inc"]},
     py_modules=["_gmlake_torch_hook"],
     python_requires=">=3.9",
-    ext_modules=[
-        CppExtension(
-            "gmlake_torch._lake",
-            ["gmlake_torch.cpp", "operators.cpp"],
-            depends=[path for folder in (HERE, ROOT) for path in glob.glob(f"{folder}/*.h*")]
-            + ["gmlake_torch/operators.inc"],
-            include_dirs=[ROOT] + cuda_includes(),
-            # Two builds of one release may have other tables of functions.
-            define_macros=[("GMLAKE_TORCH_COMMIT", f'"{torch.version.git_version}"')],
-            libraries=["c10_cuda"],
-            extra_compile_args=["-O3", "-fvisibility=hidden"],
-        )
-    ],
-    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False), "build_py": BuildPy},
+    ext_modules=[extension()],
+    cmdclass=commands,
     zip_safe=False,
 )

@@ -7,13 +7,10 @@ To build needs a C compiler and setuptools (before 70.1 also wheel), neither tor
 toolkit. `python3 setup.py sdist` puts gmlake.h and what else is compiled into the archive."""
 import importlib.util
 import os
-import shutil
 import sys
 
-import setuptools
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.sdist import sdist
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
@@ -25,9 +22,11 @@ except ImportError:
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Where gmlake.h is: beside the examples, or inside what sdist made.
 ROOT = "source" if os.path.isdir(os.path.join(HERE, "source")) else os.path.join("..", "..")
-SOURCES = ("gmlake.h", "examples/profile.h", "examples/record.h", "examples/torch/adapter.h",
-           "examples/torch/calls.h", "examples/torch/gmlake_pluggable.c", "tests/cuda_stub/cuda.h",
-           "LICENSE")
+sys.path.insert(0, os.path.join(HERE, ROOT, "packaging"))
+import wheels  # noqa: E402
+
+SOURCES = ("examples/profile.h", "examples/record.h", "examples/torch/adapter.h",
+           "examples/torch/calls.h", "examples/torch/gmlake_pluggable.c", "tests/cuda_stub/cuda.h")
 
 
 def cuda_include():
@@ -47,18 +46,7 @@ class BuildLibrary(build_ext):
         return os.path.join(*fullname.split(".")) + ".so"
 
 
-class Sdist(sdist):
-    def make_release_tree(self, base_dir, files):
-        super().make_release_tree(base_dir, files)
-        for name in SOURCES:
-            path = os.path.join(HERE, ROOT, name)
-            if os.path.exists(path):
-                target = os.path.join(base_dir, "source", name)
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                shutil.copyfile(path, target)
-
-
-commands = {"build_ext": BuildLibrary, "sdist": Sdist}
+commands = {"build_ext": BuildLibrary, "sdist": wheels.sdist_with(SOURCES)}
 if bdist_wheel:
 
     class Wheel(bdist_wheel):
@@ -66,16 +54,12 @@ if bdist_wheel:
             return ("py3", "none", super().get_tag()[2])
 
     commands["bdist_wheel"] = Wheel
-elif {"dist_info", "bdist_wheel"} & set(sys.argv):
-    sys.exit(
-        f"gmlake_pool: setuptools {setuptools.__version__} needs the package wheel to make one: "
-        f"{sys.executable} -m pip install wheel"
-    )
 
+wheels.check_wheel("gmlake_pool")
 os.chdir(HERE)
 setup(
     name="gmlake-pool",
-    version="0.1.0",
+    version=wheels.version(),
     description="torch's memory from lakes, by CUDAPluggableAllocator",
     license="MIT",
     packages=["gmlake_pool"],
@@ -84,7 +68,7 @@ setup(
         Extension(
             "gmlake_pool._lake",
             ["lake.c"],
-            depends=[os.path.join(ROOT, name) for name in SOURCES if name.endswith((".h", ".c"))],
+            depends=[os.path.join(ROOT, name) for name in ("gmlake.h", *SOURCES)],
             include_dirs=[
                 ROOT, os.path.join(ROOT, "examples", "torch"), cuda_include()
             ],

@@ -80,17 +80,46 @@ compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     fails "bench/real: --ways $way" 2 "there is no way $way: native" --ways "$way"
   done
   for python in python3 /usr/bin/python3; do # where a wheel can be made
-    if "$python" -c 'import setuptools, wheel' 2>/dev/null; then
-      mkdir -p "$dir/tree/tests"
-      cp -r gmlake.h LICENSE examples "$dir/tree"
+    if "$python" -c 'import setuptools, pip, wheel' 2>/dev/null; then
+      mkdir -p "$dir/tree/tests" "$dir/toolkit/include/crt"
+      cp -r ./*.h LICENSE packaging examples "$dir/tree"
       cp -r tests/cuda_stub "$dir/tree/tests"
-      ok "python: $python: gmlake_pool's source" sh -c "cd '$dir/tree/examples/torch_pool' && \
-        '$python' setup.py -q sdist"
-      ok "python: $python: gmlake_pool's wheel" env "CC=$dir/cc" "$python" -m pip -q wheel --no-build-isolation \
-        --no-deps --no-index -w "$dir/wheel" "$dir"/tree/examples/torch_pool/dist/*.tar.gz
-      ok "python: $python: its name" [ -e "$dir"/wheel/gmlake_pool-*-py3-none-*.whl ]
-      ok "python: $python: installed" "$python" -m zipfile -e "$dir"/wheel/*.whl "$dir/installed"
-      ok "python: $python: its library" pluggable "$dir/installed/gmlake_pool/_lake.so" memory
+      cp tests/cuda_stub/cuda.h tests/clients/torch_stub/cuda_runtime_api.h "$dir/toolkit/include"
+      touch "$dir/toolkit/include/crt/host_defines.h"
+      # wheel_of FOLDER [VARIABLE=VALUE...]: of what its setup.py's sdist packs, of nothing else.
+      wheel_of() {
+        ok "python: $python: source of $1" sh -c "cd '$dir/tree/examples/$1' &&
+          '$python' setup.py -q sdist >'$dir/out' 2>'$dir/err'"
+        archive=$(echo "$dir/tree/examples/$1"/dist/*.tar.gz)
+        shift
+        ok "python: $python: ${archive##*/}" env "CC=$dir/cc" "$@" "$python" -m pip -q wheel \
+          --no-build-isolation --no-deps --no-index -w "$dir/wheel" "$archive"
+      }
+      wheel_of torch_pool
+      wheel_of torch "BUILD=$absolute_build" "CUDA_HOME=$dir/toolkit" \
+        "PYTHONPATH=$PWD/tests/clients/torch_stub"
+      ok "python: $python: for every Python" [ -e "$dir"/wheel/gmlake_pool-*-py3-none-*.whl ]
+      pip() { "$python" -m pip -q --python "$dir/venv/bin/python" "$@" >"$dir/out" 2>"$dir/err"; }
+      ok "python: $python: installed" eval '"$python" -m venv --without-pip "$dir/venv" &&
+        pip install --no-index --no-deps "$dir"/wheel/*.whl'
+      # in_venv VARIABLE=VALUE CODE
+      in_venv() {
+        fake "PYTHONPATH=$PWD/tests/clients/torch_stub" "$1" "$dir/venv/bin/python" -B -c "$2"
+      }
+      site=$(echo "$dir"/venv/lib/python3*/site-packages)
+      ok "python: $python: gmlake_pool's library" pluggable "$site/gmlake_pool/_lake.so" memory
+      ok "python: $python: the packages" in_venv GMLAKE_TORCH= 'import gmlake_pool, gmlake_torch
+assert gmlake_pool.stats(0) is None and gmlake_torch.stats(0) is None'
+      ok "python: $python: built for another torch" in_venv GMLAKE_TORCH= 'import gmlake_torch, torch
+torch.version.git_version = "other"
+try: gmlake_torch.stats(0)
+except ImportError as error: assert "built for torch 2.12.0 stub" in str(error), error'
+      for value in 0 1; do
+        ok "python: $python: the .pth file: $value" in_venv "GMLAKE_TORCH=$value" \
+          "import sys; assert ('_gmlake_torch_hook' in sys.modules) == $value"
+      done
+      ok "python: $python: uninstalled" pip uninstall -y gmlake-pool gmlake-torch
+      ok "python: $python: nothing is left" [ -z "$(find "$dir/venv" -iname '*gmlake*')" ]
       break
     fi
   done

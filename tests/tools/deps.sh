@@ -22,6 +22,8 @@ has_fuzzer() {
   echo 'int LLVMFuzzerTestOneInput(const char *data, unsigned long n) { return data && n > 9; }' |
     clang -fsanitize=fuzzer -x c - -o /dev/null
 }
+has_pip() { python3 -c "$pip_modules" || /usr/bin/python3 -c "$pip_modules"; }
+pip_modules='import setuptools, pip, wheel'
 has_torch() { python3 -c 'import torch' || /usr/bin/python3 -c 'import torch'; }
 has_torch_headers() { python3 -c "$torch_header" || /usr/bin/python3 -c "$torch_header"; }
 torch_header='from os.path import exists, join; from torch.utils.cpp_extension import include_paths
@@ -62,7 +64,10 @@ if [ "$1" = fuzz ]; then
   need clang command -v clang
   need libclang-rt-14-dev has_fuzzer
 fi
-if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
+if [ "$1" = ci ]; then
+  need clang-format command -v clang-format
+  need python3-pip has_pip
+fi
 if [ "$1" = torch ]; then
   need python3-torch has_torch
   need libtorch-dev has_torch_headers
