@@ -278,9 +278,25 @@ struct Place {
 
 /* torch's interface, and torch's own allocator, whose place the lakes take. */
 template <class Interface, class = void>
-class Successor : public Interface {
+class Former : public Interface {
  protected:
   Interface *former_ = nullptr;
+};
+/* createOrIncrefPool has one argument more from torch 2.12 on: what it says goes to torch's own
+   allocator, where the pool is that one's. */
+template <class Base, class Function = decltype(&Base::createOrIncrefPool)>
+class Pools;
+template <class Base, class Class, class Source, class... More>
+class Pools<Base, void (Class::*)(DeviceIndex, PoolId, Source, More...)> : public Base {
+ public:
+  void createOrIncrefPool(DeviceIndex index, PoolId pool, Source source, More... more) override {
+    if (create_pool(index, pool, source != nullptr))
+      this->former_->createOrIncrefPool(index, pool, std::move(source), more...);
+  }
+
+ protected:
+  /* Creates the pool, or counts its owners up. Whether torch's own allocator has to, too. */
+  virtual bool create_pool(DeviceIndex index, PoolId pool, bool has_source) = 0;
 };
 template <class Function>
 struct ArgumentOf;
@@ -291,8 +307,8 @@ struct ArgumentOf<void (Class::*)(Argument)> {
 /* From torch 2.12 on an observer is told of requests that torch refuses before it asks the driver.
    The lake refuses none so, but torch's own allocator may, in pools with own allocators. */
 template <class Interface>
-class Successor<Interface, std::void_t<decltype(&Interface::attachOomRejectionObserver)>>
-    : public Successor<Interface, int> {
+class Former<Interface, std::void_t<decltype(&Interface::attachOomRejectionObserver)>>
+    : public Former<Interface, int> {
  public:
   using Observer = typename ArgumentOf<decltype(&Interface::attachOomRejectionObserver)>::type;
   void attachOomRejectionObserver(Observer observer) override {
@@ -302,7 +318,7 @@ class Successor<Interface, std::void_t<decltype(&Interface::attachOomRejectionOb
 
 /* A pool that has an allocator of its own (MemPool(allocator)) is that of torch's own allocator,
    `former_`, with all that it allocates: torch knows when such memory may be used again. */
-class LakeAllocator final : public Successor<cca::CUDAAllocator> {
+class LakeAllocator final : public Pools<Former<cca::CUDAAllocator>> {
  public:
   /* ---- Allocating ---- */
 
@@ -543,12 +559,10 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
   int getPoolUseCount(DeviceIndex index, PoolId pool) override {
     return device(index).pool_use_count(pool);
   }
-  void createOrIncrefPool(DeviceIndex index, PoolId pool,
-                          std::shared_ptr<cca::CUDAAllocator> source) override {
-    if (source) uses_former_ = true;
-    guarded("gmlake_pool_create", index,
-            [&] { device(index).retain_pool(pool, source != nullptr); });
-    if (is_elsewhere(index, pool)) former_->createOrIncrefPool(index, pool, std::move(source));
+  bool create_pool(DeviceIndex index, PoolId pool, bool has_source) override {
+    if (has_source) uses_former_ = true;
+    guarded("gmlake_pool_create", index, [&] { device(index).retain_pool(pool, has_source); });
+    return is_elsewhere(index, pool);
   }
   void setUseOnOOM(DeviceIndex index, PoolId pool, bool value) override {
     if (is_elsewhere(index, pool)) return former_->setUseOnOOM(index, pool, value);

@@ -1370,8 +1370,11 @@ static const Case case_sources("sources", [] {
 #if TORCH_STUB_MINOR >= 12
   torch_allocator().attachOomRejectionObserver([](int64_t, size_t, size_t, size_t) {});
   check(torch_stub::own_allocator().rejection_count == 1); /* it alone may refuse so */
-#endif
+  torch_allocator().createOrIncrefPool(0, kPool, source, true);
+  check(torch_stub::own_allocator().fourth_count == 1);
+#else
   torch_allocator().createOrIncrefPool(0, kPool, source);
+#endif
   begin_pool(kPool);
   check(raises("the source fails", [] { (void)take(MIB); }));
   give(take(MIB));

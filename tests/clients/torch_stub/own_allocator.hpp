@@ -41,6 +41,7 @@ class OwnAllocator : public cca::CUDAAllocator {
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *) override { return {}; }
   void attachOomRejectionObserver(cca::OomRejectionObserver) override { rejection_count++; }
   int rejection_count = 0; /* observers that were attached */
+  int fourth_count = 0;    /* pools with a fourth argument that is not 0 */
 #endif
   void enablePeerAccess(DeviceIndex, DeviceIndex) override {}
   cudaError_t memcpyAsync(void *, int, const void *, int, size_t, cudaStream_t, bool) override {
@@ -134,8 +135,14 @@ class OwnAllocator : public cca::CUDAAllocator {
     pools_[pool].count++;
   }
   void endAllocateToPool(DeviceIndex, MempoolId_t pool) override { routes_.erase(pool); }
+#if TORCH_STUB_MINOR >= 12
+  void createOrIncrefPool(DeviceIndex, MempoolId_t pool, std::shared_ptr<cca::CUDAAllocator> source,
+                          bool fourth) override {
+    fourth_count += fourth;
+#else
   void createOrIncrefPool(DeviceIndex, MempoolId_t pool,
                           std::shared_ptr<cca::CUDAAllocator> source) override {
+#endif
     if (source) pools_[pool].source = std::move(source);
     pools_[pool].count++;
   }

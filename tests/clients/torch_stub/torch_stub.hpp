@@ -1,7 +1,9 @@
 /* As much of torch's headers as examples/torch/gmlake_torch.cpp needs, to compile and run it where
    no torch is, over a driver without a device (tests/gpu/fake_cuda.c). Names and signatures are
    torch's, in the form of release 2.TORCH_STUB_MINOR: 11, or 12. The latter is that of a tree of
-   April 2026. What torch gives a default is pure here: so the allocator has to override it. */
+   April 2026; createOrIncrefPool has the fourth argument of 2.12 itself, whose type and meaning no
+   source at hand tells. What torch gives a default is pure here, so that the allocator has to
+   override it. */
 #pragma once
 
 #if !defined(TORCH_STUB_MINOR)
@@ -484,8 +486,13 @@ class CUDAAllocator : public DeviceAllocator {
   virtual void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool value) = 0;
   virtual void setNoSplit(DeviceIndex device, MempoolId_t pool) = 0;
   virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool has_traces = true) = 0;
+#if TORCH_STUB_MINOR >= 12
+  virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
+                                  std::shared_ptr<CUDAAllocator> source, bool fourth = false) = 0;
+#else
   virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
                                   std::shared_ptr<CUDAAllocator> source) = 0;
+#endif
 };
 
 inline std::atomic<CUDAAllocator *> allocator{nullptr};
