@@ -2,8 +2,10 @@
    or gzipped (link with -lz), and made-up graphs for several devices.
 
    A graph file is text. Its first line is `gmgraph 1`, every other line is one of
-     t ID BYTES KIND                   a tensor: p persistent, i input, a intermediate; IDs count up
-     o NAME TIME_NS r ID... w ID...    an operator that reads and writes tensors of lines above
+     t ID BYTES KIND [DEVICE]          a tensor: p persistent, i input, a intermediate; IDs count up
+     o NAME TIME_NS r ID... w ID...    an operator that reads and writes tensors of lines above; one
+                                       that reads one on one device and writes one on another is a
+                                       transfer
      m LABEL                           an iteration begins, or the last one ends
      # NAME: VALUE                     a remark
    Lines end in LF or CR LF. The reader checks everything, but an operator may name a tensor twice.
@@ -17,10 +19,12 @@
 #define GRAPH_BYTES_MAX ((uint64_t)1 << 50)   /* of one tensor */
 #define GRAPH_TIME_NS_MAX ((uint64_t)1 << 50) /* of one operator */
 #define GRAPH_NAME_BYTES 32
+#define GRAPH_DEVICES_MAX 8
 
 typedef struct graph_tensor {
   size_t bytes;
-  char kind; /* p, i, a */
+  char kind;       /* p, i, a */
+  unsigned device; /* below GRAPH_DEVICES_MAX */
 } graph_tensor;
 
 typedef struct graph_op {
@@ -52,8 +56,8 @@ static int graph_read_tensor(graph_reader *r) {
   graph *g = r->out;
   graph_tensor *tensors;
   size_t *named;
-  const char *kind;
-  uint64_t id, bytes;
+  const char *kind, *word;
+  uint64_t id, bytes, device = 0;
   if (!lines_number(&r->in, "the id", UINT32_MAX - 2, &id) ||
       !lines_number(&r->in, "the size", GRAPH_BYTES_MAX, &bytes)) {
     return 0;
@@ -65,7 +69,11 @@ static int graph_read_tensor(graph_reader *r) {
   if (!kind || kind[1] || !strchr("pia", kind[0])) {
     return lines_fail(&r->in, "the kind is none of p, i, a: '%.40s'", kind ? kind : "");
   }
-  if (!lines_end_of_record(&r->in)) return 0;
+  word = lines_word(&r->in);
+  if (word && (!lines_parse(&r->in, word, "the device", GRAPH_DEVICES_MAX - 1, &device) ||
+               !lines_end_of_record(&r->in))) {
+    return 0;
+  }
   tensors = (graph_tensor *)lines_grow(&r->in, g->tensors, g->tensor_count, &r->tensor_capacity,
                                        sizeof(graph_tensor));
   if (!tensors) return 0;
@@ -76,6 +84,7 @@ static int graph_read_tensor(graph_reader *r) {
   r->named = named;
   r->named[g->tensor_count] = 0;
   g->tensors[g->tensor_count].bytes = (size_t)bytes;
+  g->tensors[g->tensor_count].device = (unsigned)device;
   g->tensors[g->tensor_count++].kind = kind[0];
   return 1;
 }
@@ -233,11 +242,17 @@ static int graph_add_tensors(const graph *g, size_t first, size_t end,
     ids[t] = GMLAKE_OFFLOAD_NONE;
     if (!how[t] && g->tensors[t].kind != 'p') continue;
     desc.bytes = g->tensors[t].bytes;
+    desc.device = g->tensors[t].device;
     desc.kind = graph_kind(&g->tensors[t], how[t] && !(how[t] & 4), (how[t] & 2) != 0);
     ok = gmlake_offload_add_tensor(planned, &desc, &ids[t]) == GMLAKE_OFFLOAD_OK;
   }
   free(how);
   return ok;
+}
+
+/* Of the operator's n-th tensor. */
+static unsigned graph_device(const graph *g, const graph_op *op, size_t n) {
+  return g->tensors[g->refs[op->first_ref + n]].device;
 }
 
 static int graph_add_ops(const graph *g, size_t first, size_t end, gmlake_offload_graph *planned,
@@ -259,6 +274,11 @@ static int graph_add_ops(const graph *g, size_t first, size_t end, gmlake_offloa
     desc.writes = refs + op->read_count;
     desc.read_count = op->read_count;
     desc.write_count = op->write_count;
+    if (op->read_count + op->write_count) desc.device = graph_device(g, op, 0);
+    if (op->read_count == 1 && op->write_count == 1 && graph_device(g, op, 1) != desc.device) {
+      ok = !gmlake_offload_add_transfer(planned, refs[0], refs[1], op->time_ns, &id);
+      continue;
+    }
     ok = gmlake_offload_add_op(planned, &desc, &id) == GMLAKE_OFFLOAD_OK;
   }
   free(refs);
@@ -294,7 +314,6 @@ static inline gmlake_offload_graph *graph_make(const graph *g, size_t iteration,
 #define GRAPH_FLOPS 400e12      /* operations that a device computes in a second */
 #define GRAPH_PEER_BYTES 200e9  /* bytes copied between two devices in a second */
 #define GRAPH_MEMORY_BYTES 3e12 /* bytes that a device reads or writes in a second */
-#define GRAPH_DEVICES_MAX 8
 
 typedef struct graph_maker {
   gmlake_offload_graph *graph;

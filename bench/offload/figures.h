@@ -1,4 +1,5 @@
-/* What the programs of bench/offload share: a clock, figures that may not exist, names of files. */
+/* What the programs of bench/offload share: a clock, a link, figures that may not exist, names of
+   files. */
 #if !defined(FIGURES_H_INCLUDED)
 #define FIGURES_H_INCLUDED
 
@@ -6,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#define BOTH_PART (101. / 55) /* both directions of an H200's link carry, of what one does */
 
 /* Milliseconds of processor time since the program began. */
 static inline double processor_ms(void) {

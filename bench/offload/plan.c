@@ -50,8 +50,6 @@ static const char columns[] =
     "JSON.\n"
     "\nExit status: 0; 1 where a graph cannot be read or a row is not ok; 2 for wrong options.\n";
 
-#define BOTH_PART (101. / 55) /* both directions of an H200's link carry, of what one does */
-
 typedef struct options {
   int json, together;
   uint64_t jobs, iterations;

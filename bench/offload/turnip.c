@@ -57,7 +57,7 @@ static const char columns[] =
 
 typedef struct options {
   int json, paper;
-  double jitter, copy_jitter, budget;
+  double jitter, copy_jitter, budget, link_gbs;
   double alloc_ahead_us, reload_ahead_us; /* below 0: several are tried */
   uint64_t streams, seeds, executions, divisor;
 } options;
@@ -87,6 +87,8 @@ static gmlake_offload_result bench_begin(bench *b, const options *opts,
   memset(&desc, 0, sizeof desc);
   mock.divisor = opts->divisor;
   mock.copy_ns = 10000;
+  mock.out_bytes_per_s = mock.in_bytes_per_s = opts->link_gbs * 1e9;
+  mock.both_bytes_per_s = opts->link_gbs * BOTH_PART * 1e9;
   mock.jitter = jitter;
   mock.copy_jitter = jitter < opts->copy_jitter ? opts->copy_jitter : jitter;
   mock.seed = seed;
@@ -234,6 +236,7 @@ static gmlake_offload_result compile(const options *opts, const gmlake_offload_g
   desc.graph = graph;
   desc.flags = opts->paper ? GMLAKE_OFFLOAD_PAPER : 0;
   desc.device_bytes = bytes;
+  desc.out_bytes_per_s = desc.in_bytes_per_s = opts->link_gbs * 1e9;
   desc.align_bytes = 16; /* a power of two, and 16 times the divisor at least */
   while (desc.align_bytes < 16 * opts->divisor) desc.align_bytes *= 2;
   if (opts->alloc_ahead_us >= 0) desc.alloc_ahead_ns = (uint64_t)(opts->alloc_ahead_us * 1e3) + 1;
@@ -345,7 +348,7 @@ static const char *const all[] = {"bench/graphs/vgg16-b64.gmgraph.gz",
                                   "transformer:8:32:4096:4096"};
 
 int main(int argc, char **argv) {
-  options opts = {0, 0, .2, .2, 0, -1, -1, 1, 5, 0, 4096};
+  options opts = {0, 0, .2, .2, 0, 55, -1, -1, 1, 5, 0, 4096};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"paper", OPTION_FLAG, &opts.paper, 0, 0, NULL, "compile as TURNIP's paper says"},
@@ -356,6 +359,8 @@ int main(int argc, char **argv) {
        "each operator takes its time, more or less by up to PART of it;\ndefault .2"},
       {"copy-jitter", OPTION_NUMBER, &opts.copy_jitter, 0, .99, "PART",
        "each copy likewise; default .2"},
+      {"link", OPTION_NUMBER, &opts.link_gbs, .001, 1e6, "GB",
+       "each device's link carries GB gigabytes a second in each direction;\ndefault 55"},
       {"seeds", OPTION_COUNT, &opts.seeds, 1, SEEDS_MAX, "N",
        "take medians of N runs with different jitter; default 5"},
       {"streams", OPTION_COUNT, &opts.streams, 1, 64, "N",

@@ -31,6 +31,7 @@ static void check_accepted(const graph *g) {
   REQUIRE(g->op_count);
   for (i = 0; i < g->tensor_count; i++) {
     REQUIRE(g->tensors[i].bytes <= GRAPH_BYTES_MAX && strchr("pia", g->tensors[i].kind));
+    REQUIRE(g->tensors[i].device < GRAPH_DEVICES_MAX);
   }
   for (i = 0; i < g->op_count; i++) {
     const graph_op *op = &g->ops[i];
@@ -123,7 +124,7 @@ static void use(const graph *g) {
     if (!graph) continue;
     REQUIRE(gmlake_offload_graph_get_info(graph, &info) == GMLAKE_OFFLOAD_OK);
     REQUIRE(info.op_count == end - first && info.op_bytes_max <= info.peak_bytes);
-    if (info.op_count <= OPS_MAX && info.tensor_count <= OPS_MAX) {
+    if (info.op_count <= OPS_MAX && info.tensor_count <= OPS_MAX && info.device_count == 1) {
       plan_and_run(graph, &info, 0);
       plan_and_run(graph, &info, GMLAKE_OFFLOAD_PAPER);
     }

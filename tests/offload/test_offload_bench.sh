@@ -27,7 +27,9 @@ bad 'no reads' 4 "'r' is missing" "${h}o x 1 w 0\n"
 bad 'no writes' 4 "'w' is missing" "${h}o x 1 r 1\n"
 bad 'unknown tensor' 4 'unknown tensor 2' "${h}o x 1 r 2 w 0\n"
 bad 'word for an id' 4 "an id is not a number: 'b'" "${h}o x 1 r b w 0\n"
-bad 'text behind a tensor' 4 "text after the record: 'x'" "${h}t 2 5 a x\n"
+bad 'text behind a tensor' 4 "text after the record: 'x'" "${h}t 2 5 a 1 x\n"
+bad 'word for a device' 4 "the device is not a number: 'x'" "${h}t 2 5 a x\n"
+bad 'ninth device' 4 'the device is too large: 8' "${h}t 2 5 a 8\n"
 bad 'truncated line' 4 'the last line is truncated' "${h}o x 1 r 1 w 0"
 ok 'no file' run 1 "$dir/none.gmgraph"
 vgg2=bench/graphs/vgg16-b2.gmgraph.gz
@@ -128,6 +130,22 @@ field() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$dir/out"; }
 at_least() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }'; }
 at_most() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a <= b) }'; }
 
+cat >"$dir/two.gmgraph" <<'END'
+gmgraph 1
+t 0 9000000 p
+t 1 9000000 a 0
+t 2 9000000 a 1
+t 3 9000000 a 1
+o there 1000000 r 0 w 1
+o transfer 1000000 r 1 w 2
+o here 1000000 r 2 w 3
+END
+ok 'turnip: a file of two devices' run 0 --json --seeds 1 --budget 2 --jitter 0 --copy-jitter 0 \
+  --executions 5 "$dir/two.gmgraph"
+ok 'turnip: a file of two devices: one after the other' prints '"none_ms":3.000,'
+echo 'o wrong 1 r 0 3 w 1' >>"$dir/two.gmgraph"
+refused 'turnip: an operator of two devices' 1 'operator 3, tensor 3: the operator uses a tensor of'\
+' another device' --json "$dir/two.gmgraph"
 refused 'turnip: no such product' 1 'product:9:2:64: no such graph' --json product:9:2:64
 refused 'turnip: no such size' 1 'product:1:1:4294967295: no such graph' --json \
   product:1:1:4294967295
@@ -136,6 +154,8 @@ refused 'turnip: no such random graph' 1 'random:1:10:4097:1: no such graph' --j
   random:1:10:4097:1
 ok 'turnip: no file' run 1 "$dir/none.gmgraph"
 path=bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
+ok 'turnip: a slow link' run 0 --json --seeds 1 --budget 6 --link 5 "$path"
+ok 'turnip: a slow link: time' at_least over .5
 ok 'turnip: LoRA in 6 GiB' run 0 --json --seeds 1 --budget 6 "$path"
 ok 'turnip: LoRA in 6 GiB: right bytes' all_ok
 ok 'turnip: LoRA in 6 GiB: time' at_most over .05
