@@ -5,6 +5,7 @@
 # make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
 #                TENSILE, by TURNIP and under sessions
 # make offload-gpu  runs some of them on a GPU; without one it says so and succeeds
+# make papers    writes bench/offload/PAPERS.md, the papers' tables beside ours: ten minutes
 # make help      prints this
 # make quick     the gate of a minute: the traces, and the tests that find most
 # make test      builds and runs all tests; TEST_JOBS at a time, each for TEST_TIMEOUT seconds at most
@@ -108,6 +109,11 @@ offload-gpu: deps-replay
 	$(SUBMAKE) $(BUILD)/offload_gpu $(BUILD)/offload_session
 	@$(BUILD)/offload_gpu
 	@$(BUILD)/offload_session --gpu
+
+PAPERS = bench/offload/PAPERS.md
+papers: deps-manual
+	$(SUBMAKE) $(BUILD)/offload $(BUILD)/turnip
+	@python3 -B bench/offload/papers.py --build $(BUILD) >$(PAPERS).new && mv $(PAPERS).new $(PAPERS)
 
 test: test-build
 	@sh tests/tools/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
@@ -487,6 +493,6 @@ $(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
 
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
-.PHONY: all help quick replay bench offload offload-gpu test test-build fuzz nightly programs test-programs headers soak exhaustive \
+.PHONY: all help quick replay bench offload offload-gpu papers test test-build fuzz nightly programs test-programs headers soak exhaustive \
   mutate planted coverage gpu-test doctor gpu-bench manual install uninstall dist deb examples torch cupy \
   preload plots sweep format check-format clean

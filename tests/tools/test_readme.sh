@@ -126,7 +126,7 @@ ok 'README.md: the guide' compile_and_run "$dir/readme.c" "$dir/lake.c" "$dir/bf
 ok 'README.md: has a guide' [ "$(wc -l <"$dir/guide.c")" -gt 20 ]
 
 for document in README.md CONTRIBUTING.md bench/RESULTS.md bench/offload/README.md \
-  bench/torch/README.md examples/torch/README.md; do
+  bench/offload/PAPERS.md bench/torch/README.md examples/torch/README.md; do
   grep -o '](\([^):]*\))' "$document" | tr -d ']()' >"$dir/links"
   while read -r file; do
     ok "$document: $file exists" [ -e "$(dirname "$document")/$file" ]
