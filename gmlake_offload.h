@@ -1083,7 +1083,8 @@ typedef struct gmlake_offload_session_desc {
   unsigned flags;          /* GMLAKE_OFFLOAD_PAPER: plans in paper mode. GMLAKE_OFFLOAD_CHECKED */
   size_t limit_bytes;      /* of all tensors on the device, in whole chunks; 0: only the memory's */
   size_t tensor_bytes_min; /* smaller tensors never leave; 0: 1 MiB */
-  size_t host_bytes_max;   /* of pinned memory; 0: no limit but the backend's */
+  size_t host_bytes_max;   /* of pinned memory, which grows by slabs: to what was away at once, in
+                              pieces of a chunk or 2 MiB, and an eighth. 0: the backend's limit */
   double out_bytes_per_s, in_bytes_per_s; /* the link; 0: as measured, at first an H200's */
   double both_bytes_per_s;                /* both at once; 0: 101/110 of the sum */
   size_t try_count_max;                   /* of the planner */
@@ -10602,12 +10603,13 @@ typedef struct gmlo_chunk { /* of memory that has numbers for them */
   int is_known;
 } gmlo_chunk;
 
-typedef struct gmlo_pin { /* pinned memory */
-  void *ptr;
-  size_t bytes;
-  uint32_t tensor;  /* NONE: it is idle. Without memory: the next one without; or NONE */
-  gmlo_fence fence; /* behind its last copy */
-} gmlo_pin;
+typedef struct gmlo_host_piece { /* of pinned memory */
+  char *ptr;                     /* NULL: behind the last one of a slab */
+  uint64_t read; /* the fence of copies in behind the last one that read it; 0: none */
+  uint32_t run;  /* [used] the first one of so many neighbours, which a tensor has together */
+  uint32_t next; /* [used] likewise: the tensor's next run; NONE: the last one */
+  int is_free;
+} gmlo_host_piece;
 
 /* The tensors that may leave in heaps: see "Who leaves" below. */
 typedef enum gmlo_rank {
@@ -10628,7 +10630,8 @@ typedef struct gmlo_late { /* a tensor that may come back as soon as there is ro
 typedef struct gmlo_session_tensor { /* a tensor */
   size_t bytes;                      /* of its range */
   size_t real_bytes;                 /* as asked for */
-  uint32_t range, pin;               /* pin NONE: it has none */
+  uint32_t range, pin;               /* its first run of pieces; NONE: it has none */
+  gmlo_fence copied;                 /* [pin] behind the last copy */
   int lives, has_memory, has_bytes, is_clean;
   int is_released;         /* the schedule lets its memory go, the host has its bytes: [S9] */
   int is_stuck, is_listed; /* counted in stuck_bytes; in the open step's list */
@@ -10702,11 +10705,9 @@ struct gmlake_offload_session {
   size_t range_count, range_capacity, address_capacity;
   gmlo_shelf *shelves; /* by size, ascending */
   size_t shelf_count, shelf_capacity;
-  gmlo_pin *pins;
-  uint32_t *idle_pins; /* those with memory: by bytes, then by number */
-  size_t pin_count, pin_capacity, idle_count, idle_capacity;
-  uint32_t empty_pin; /* the first one without memory; or NONE */
-  int is_ranked;      /* [S7] */
+  gmlo_host_piece *pieces; /* those of each slab, and behind them one that is never free */
+  size_t piece_count, piece_capacity, piece_bytes, free_count;
+  int is_ranked; /* [S7] */
   gmlo_recording recordings[2];
   int known;        /* the recording that is expected; -1: none */
   int is_recording; /* the other recording */
@@ -10908,18 +10909,6 @@ static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_fence
   }
   c->seen[fence.stream_id] = fence.number;
   return 1;
-}
-
-/* Whether the device is known to have passed a fence. */
-static int gmlo_session_is_past(gmlake_offload_session *s, gmlo_fence fence) {
-  const gmlo_stream *c = s->streams[fence.stream_id];
-  int done = 0;
-  if (fence.number == 0) return 1;
-  if (c->fences < fence.number) return 0;
-  if (fence.number + GMLO_FENCES <= c->fences) fence.number = c->fences - GMLO_FENCES + 1;
-  return s->backend.event_done(s->backend.user, c->events[fence.number % GMLO_FENCES], &done) ==
-             0 &&
-         done;
 }
 
 /* Makes the host wait for a stream. */
@@ -11410,140 +11399,119 @@ static void gmlo_session_follow_alloc(gmlake_offload_session *s, uint32_t tensor
   s->alloc_slot_bytes += gmlo_session_known(s)->slots[slot].bytes;
 }
 
-/* ---- Pinned memory ---- */
+/* ---- Pinned memory: slabs of pieces, which stay ----
 
-/* The first of the idle pins, in their order, that is not below one of so many bytes and that
-   number. */
-static size_t gmlo_session_idle_place(const gmlake_offload_session *s, size_t bytes, uint32_t id) {
-  size_t low = 0, high = s->idle_count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    const gmlo_pin *pin = &s->pins[s->idle_pins[middle]];
-    if (pin->bytes < bytes || (pin->bytes == bytes && s->idle_pins[middle] < id)) {
-      low = middle + 1;
-    } else {
-      high = middle;
+   A tensor has any pieces, but neighbours where there are enough. So tensors of all sizes use the
+   same ones, and no more is pinned than was away at once, and a slab. */
+
+#define GMLO_PIECE_MAX ((size_t)2 << 20) /* bytes: these take 40 us */
+#define GMLO_SLAB_PART 8u                /* a slab adds such a part of what there is, or more */
+
+/* From piece i on: the first run of free ones that is long enough, and how long up to `most`.
+   piece_count: there is none. */
+static size_t gmlo_session_free_run(const gmlake_offload_session *s, size_t i, size_t least,
+                                    size_t most, size_t *out_count) {
+  size_t run = 0;
+  for (; i < s->piece_count; i += run != 0 ? run : s->pieces[i].run) {
+    for (run = 0; run < most && s->pieces[i + run].is_free; run++) {
+    }
+    if (run >= least) break;
+  }
+  *out_count = run;
+  return i;
+}
+
+/* Gives a tensor pieces. pre: so many are free. */
+static void gmlo_session_take_pieces(gmlake_offload_session *s, gmlo_session_tensor *g,
+                                     size_t count) {
+  uint32_t *link = &g->pin;
+  size_t run, i = gmlo_session_free_run(s, 0, count, count, &run), least = 1, end;
+  if (i < s->piece_count) least = count;
+  g->copied.stream_id = GMLO_IN;
+  g->copied.number = 0;
+  s->free_count -= count;
+  for (i = 0; count != 0; count -= run) {
+    i = gmlo_session_free_run(s, i, least, count, &run);
+    *link = (uint32_t)i;
+    link = &s->pieces[i].next;
+    s->pieces[i].run = (uint32_t)run;
+    for (end = i + run; i < end; i++) {
+      s->pieces[i].is_free = 0;
+      if (s->pieces[i].read > g->copied.number) g->copied.number = s->pieces[i].read;
     }
   }
-  return low;
+  *link = GMLAKE_OFFLOAD_NONE;
 }
 
-/* The pin becomes idle, or is idle no more. */
-static void gmlo_session_set_idle(gmlake_offload_session *s, uint32_t id, int is_idle) {
-  size_t place = gmlo_session_idle_place(s, s->pins[id].bytes, id);
-  uint32_t *at = s->idle_pins + place;
-  if (is_idle) {
-    memmove(at + 1, at, (s->idle_count++ - place) * sizeof *at);
-    *at = id;
-    s->pins[id].tensor = GMLAKE_OFFLOAD_NONE;
-  } else {
-    memmove(at, at + 1, (--s->idle_count - place) * sizeof *at);
-  }
-}
-
+/* The host's copy of a tensor is none any more. Who gets the pieces writes them behind the copies
+   out that there are, and behind the last copy that reads them. */
 static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_session_tensor *g) {
-  if (g->pin != GMLAKE_OFFLOAD_NONE) gmlo_session_set_idle(s, g->pin, 1);
+  size_t at, i;
+  for (at = g->pin; at != GMLAKE_OFFLOAD_NONE; at = s->pieces[at].next) {
+    for (i = at; i < at + s->pieces[at].run; i++) {
+      s->pieces[i].is_free = 1;
+      if (g->copied.stream_id == GMLO_IN) s->pieces[i].read = g->copied.number;
+    }
+    s->free_count += s->pieces[at].run;
+  }
   g->pin = GMLAKE_OFFLOAD_NONE;
-  g->is_clean = 0;
+  g->is_clean = g->is_released = 0;
   gmlo_session_settle_tensor(s, g);
 }
 
-/* pre: it is in no list. */
-static void gmlo_session_give_pin(gmlake_offload_session *s, uint32_t id) {
-  gmlo_pin *pin = &s->pins[id];
-  s->backend.host_free(s->backend.user, pin->ptr, pin->bytes);
-  s->stats.host_bytes -= pin->bytes;
-  pin->ptr = NULL;
-  pin->bytes = 0;
-  pin->tensor = s->empty_pin;
-  s->empty_pin = id;
-}
-
-/* Gives idle pinned memory back, until there is room for so many bytes under the bound. What has
-   copies of tensors that are also on the device becomes idle if nothing else is. */
-static int gmlo_session_reclaim(gmlake_offload_session *s, size_t bytes) {
-  size_t i, pass, most = s->desc.host_bytes_max;
-  for (pass = 0; pass < 2; pass++) {
-    for (i = 0; i < s->pin_count; i++) {
-      gmlo_pin *pin = &s->pins[i];
-      gmlo_session_tensor *g;
-      if (pin->ptr == NULL || (most != 0 && s->stats.host_bytes + bytes <= most)) continue;
-      g = pin->tensor != GMLAKE_OFFLOAD_NONE ? &s->tensors[pin->tensor] : NULL;
-      if (g != NULL && (pass == 0 || !g->has_bytes)) continue;
-      if (pin->fence.number != 0 && !gmlo_session_sync(s, pin->fence.stream_id)) return 0;
-      if (g != NULL) gmlo_session_unpin(s, g);
-      gmlo_session_set_idle(s, (uint32_t)i, 0);
-      gmlo_session_give_pin(s, (uint32_t)i);
-    }
+/* 0: the backend or host memory refuses. */
+static int gmlo_session_add_slab(gmlake_offload_session *s, size_t count) {
+  size_t bytes = count * s->piece_bytes, i, end = s->piece_count + count;
+  void *ptr = NULL;
+  gmlo_host_piece *pieces = (gmlo_host_piece *)gmlo_grow(
+      &s->desc.host, s->pieces, s->piece_count, count + 1, &s->piece_capacity, sizeof *pieces);
+  if (pieces == NULL) return 0;
+  s->pieces = pieces;
+  if (s->backend.host_alloc(s->backend.user, bytes, &ptr) != 0) return 0;
+  memset(pieces + s->piece_count, 0, (count + 1) * sizeof *pieces);
+  for (i = s->piece_count; i < end; i++) {
+    pieces[i].ptr = (char *)ptr + (i - s->piece_count) * s->piece_bytes;
+    pieces[i].is_free = 1;
   }
-  return most == 0 || s->stats.host_bytes + bytes <= most;
+  pieces[end].run = 1;
+  s->piece_count += count + 1;
+  s->free_count += count;
+  gmlo_count_up(&s->stats.host_bytes, &s->stats.host_bytes_peak, bytes);
+  return 1;
 }
 
-static int gmlo_session_may_pin(const gmlake_offload_session *s, size_t bytes) {
-  size_t most = s->desc.host_bytes_max;
-  return most == 0 || (bytes <= most && s->stats.host_bytes <= most - bytes);
-}
-
-/* Gives idle pinned memory back whose last copy has ended, so that the backend can join it. */
-static void gmlo_session_give_idle(gmlake_offload_session *s) {
-  size_t i, kept = 0;
-  for (i = 0; i < s->idle_count; i++) {
-    uint32_t id = s->idle_pins[i];
-    if (gmlo_session_is_past(s, s->pins[id].fence)) {
-      gmlo_session_give_pin(s, id);
-    } else {
-      s->idle_pins[kept++] = id;
-    }
+/* Makes so many pieces free: of a new slab; where that is not to be had, of tensors that are also
+   on the device. 0: there are not so many. */
+static int gmlo_session_need_pieces(gmlake_offload_session *s, size_t count) {
+  size_t most = s->desc.host_bytes_max, room = UINT32_MAX, slab, missing, i;
+  if (s->free_count >= count) return 1;
+  if (most != 0)
+    room = most > s->stats.host_bytes ? (most - s->stats.host_bytes) / s->piece_bytes : 0;
+  missing = count - s->free_count;
+  slab = s->piece_count / GMLO_SLAB_PART;
+  if (slab < missing) slab = missing;
+  if (slab > room) slab = room;
+  if (slab >= missing && (gmlo_session_add_slab(s, slab) || gmlo_session_add_slab(s, missing)))
+    return 1;
+  for (i = 0; i < s->tensor_count && s->free_count < count; i++) {
+    gmlo_session_tensor *g = &s->tensors[i];
+    if (g->lives && g->has_bytes && g->pin != GMLAKE_OFFLOAD_NONE) gmlo_session_unpin(s, g);
   }
-  s->idle_count = kept;
+  return s->free_count >= count;
 }
 
-/* Makes room for one more pin, and for all among the idle ones. 0 if host memory is refused. */
-static int gmlo_session_room_for_pin(gmlake_offload_session *s) {
-  gmlo_pin *pins = (gmlo_pin *)gmlo_grow(&s->desc.host, s->pins, s->pin_count, 1, &s->pin_capacity,
-                                         sizeof *pins);
-  uint32_t *idle = NULL;
-  if (pins != NULL) {
-    s->pins = pins;
-    idle = (uint32_t *)gmlo_grow(&s->desc.host, s->idle_pins, s->idle_count,
-                                 s->pin_count + 1 - s->idle_count, &s->idle_capacity, sizeof *idle);
-  }
-  if (idle != NULL) s->idle_pins = idle;
-  return idle != NULL;
-}
-
-/* Pinned memory for a tensor: idle memory of about its size, or what the backend has for it. */
+/* Pinned memory for a tensor. */
 static gmlake_offload_result gmlo_session_take_pin(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_session_tensor *g = &s->tensors[tensor];
-  size_t place = gmlo_session_idle_place(s, g->real_bytes, 0);
-  uint32_t best = place < s->idle_count ? s->idle_pins[place] : GMLAKE_OFFLOAD_NONE;
-  void *ptr = NULL;
+  size_t count = g->real_bytes / s->piece_bytes + (g->real_bytes % s->piece_bytes != 0);
   if (g->pin != GMLAKE_OFFLOAD_NONE) return GMLAKE_OFFLOAD_OK;
-  if (best != GMLAKE_OFFLOAD_NONE && s->pins[best].bytes - g->real_bytes <= g->real_bytes / 4) {
-    gmlo_session_set_idle(s, best, 0);
-  } else {
-    if (!gmlo_session_room_for_pin(s)) return gmlo_session_no_memory(s);
-    gmlo_session_give_idle(s);
-    if (!gmlo_session_may_pin(s, g->real_bytes)) (void)gmlo_session_reclaim(s, g->real_bytes);
-    if (!gmlo_session_may_pin(s, g->real_bytes) ||
-        s->backend.host_alloc(s->backend.user, g->real_bytes, &ptr) != 0) {
-      return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, tensor,
-                               "there is no pinned memory left for a tensor that has to leave; "
-                               "raise host_bytes_max");
-    }
-    best = s->empty_pin;
-    if (best != GMLAKE_OFFLOAD_NONE) {
-      s->empty_pin = s->pins[best].tensor;
-    } else {
-      best = (uint32_t)s->pin_count++;
-    }
-    memset(&s->pins[best], 0, sizeof *s->pins);
-    s->pins[best].ptr = ptr;
-    s->pins[best].bytes = g->real_bytes;
-    gmlo_count_up(&s->stats.host_bytes, &s->stats.host_bytes_peak, g->real_bytes);
+  if (count == 0) count = 1;
+  if (!gmlo_session_need_pieces(s, count)) {
+    return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, tensor,
+                             "there is no pinned memory left for a tensor that has to leave; "
+                             "raise host_bytes_max");
   }
-  s->pins[best].tensor = tensor;
-  g->pin = best;
+  gmlo_session_take_pieces(s, g, count);
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -11661,12 +11629,18 @@ static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t v
   }
 }
 
+/* Whether a vrange has a vreg for each chunk of a tensor. A smaller one has the first of them. */
+static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vrange, size_t bytes) {
+  return s->schedule.vranges[vrange].count >= bytes / s->memory.chunk_bytes;
+}
+
 /* Writes down which chunks a range of the vrange has. A vreg whose chunk was not to be had stands
    for it for a while: that the other one has it may be an exception. */
 static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range *range,
                                      uint32_t vrange) {
   size_t i, count = range->used / s->memory.chunk_bytes;
   const uint32_t *vregs = gmlo_session_vregs(s, vrange);
+  GMLAKE_OFFLOAD_ASSERT(gmlo_session_is_wide(s, vrange, range->used));
   for (i = 0; i < count; i++) {
     uint32_t vreg = vregs[i], chunk = range->chunks[i];
     gmlo_binding *binding = &s->bindings[vreg];
@@ -11751,11 +11725,6 @@ static void gmlo_session_clear_vranges(gmlake_offload_session *s) {
   }
 }
 
-/* Whether a vrange has a vreg for each chunk of a tensor. A smaller one has the first of them. */
-static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vrange, size_t bytes) {
-  return s->schedule.vranges[vrange].count >= bytes / s->memory.chunk_bytes;
-}
-
 /* A new schedule has vregs: its vranges get the ranges and chunks of the tensors that are there.
    Without host memory for that no tensor has a vreg. */
 static void gmlo_session_assign(gmlake_offload_session *s) {
@@ -11820,7 +11789,10 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   int code;
   if (range->chunks == NULL)
     return s->memory.commit(s->memory.user, range->range, range->used, stream);
-  if (!gmlo_session_is_planned(s)) vrange = GMLAKE_OFFLOAD_NONE;
+  if (vrange != GMLAKE_OFFLOAD_NONE &&
+      (!gmlo_session_is_planned(s) || !gmlo_session_is_wide(s, vrange, range->used))) {
+    vrange = GMLAKE_OFFLOAD_NONE; /* the range is wider than what it is for */
+  }
   if (vrange != GMLAKE_OFFLOAD_NONE)
     (void)gmlo_session_clear(s, vrange, range->used / s->memory.chunk_bytes, stream_id);
   gmlo_session_wish(s, id, vrange);
@@ -11850,22 +11822,36 @@ static void gmlo_session_measure(gmlake_offload_session *s, int direction, size_
   copy->ended = ended;
 }
 
-/* Queues a copy. 0 if that fails: then nothing of it runs. pre: the stream waits for all that the
-   copy needs. */
-static int gmlo_session_copy(gmlake_offload_session *s, gmlo_session_tensor *g, int direction) {
-  uint32_t stream_id = (uint32_t)direction;
-  gmlo_pin *pin = &s->pins[g->pin];
+/* Queues the copies of a tensor's pieces. 0 if that fails: then none of them runs. */
+static int gmlo_session_copy_pieces(gmlake_offload_session *s, const gmlo_session_tensor *g,
+                                    int direction) {
   gmlake_offload_copy copy;
-  uint32_t begun = GMLAKE_OFFLOAD_NONE;
+  size_t at, left = g->real_bytes;
   memset(&copy, 0, sizeof copy);
   copy.to_host = direction == GMLO_OUT;
   copy.device_ptr = s->ranges[g->range].ptr;
-  copy.host_ptr = pin->ptr;
-  copy.bytes = g->real_bytes;
+  for (at = g->pin; at != GMLAKE_OFFLOAD_NONE; at = s->pieces[at].next) {
+    copy.host_ptr = s->pieces[at].ptr;
+    copy.bytes = s->pieces[at].run * s->piece_bytes;
+    if (copy.bytes > left) copy.bytes = left;
+    if (s->backend.copy(s->backend.user, &copy, s->streams[direction]->stream) != 0) {
+      if (left != g->real_bytes) (void)gmlo_session_sync(s, (uint32_t)direction);
+      return 0;
+    }
+    copy.device_ptr = (char *)copy.device_ptr + copy.bytes;
+    left -= copy.bytes;
+  }
+  return 1;
+}
+
+/* Queues a copy. 0 if that fails: then nothing of it runs. pre: the stream waits for all that the
+   copy needs. */
+static int gmlo_session_copy(gmlake_offload_session *s, gmlo_session_tensor *g, int direction) {
+  uint32_t stream_id = (uint32_t)direction, begun = GMLAKE_OFFLOAD_NONE;
   if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, stream_id);
-  if (s->backend.copy(s->backend.user, &copy, s->streams[stream_id]->stream) != 0) return 0;
+  if (!gmlo_session_copy_pieces(s, g, direction)) return 0;
   gmlo_session_only_use(s, g, stream_id);
-  pin->fence = g->uses[0];
+  g->copied = g->uses[0];
   if (!gmlo_session_fence(s, stream_id) && !gmlo_session_sync(s, stream_id)) return 0;
   if (begun != GMLAKE_OFFLOAD_NONE) gmlo_session_measure(s, direction, g->real_bytes, begun);
   if (direction == GMLO_OUT) {
@@ -11883,8 +11869,8 @@ static gmlake_offload_result gmlo_session_copy_out(gmlake_offload_session *s, ui
   gmlo_session_tensor *g = &s->tensors[tensor];
   gmlake_offload_result result = gmlo_session_take_pin(s, tensor);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (!gmlo_session_order(s, GMLO_OUT, s->pins[g->pin].fence) ||
-      !gmlo_session_follow_uses(s, g, GMLO_OUT) || !gmlo_session_copy(s, g, GMLO_OUT)) {
+  if (!gmlo_session_order(s, GMLO_OUT, g->copied) || !gmlo_session_follow_uses(s, g, GMLO_OUT) ||
+      !gmlo_session_copy(s, g, GMLO_OUT)) {
     gmlo_session_unpin(s, g);
     return gmlo_session_refused(s, tensor, "a copy to the host failed; the tensor stays");
   }
@@ -12018,7 +12004,7 @@ static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint3
   *out_full = 0;
   if (!g->has_memory) result = gmlo_session_commit(s, tensor, GMLO_IN, is_demand, out_full);
   if (result != GMLAKE_OFFLOAD_OK || *out_full) return result;
-  if (!gmlo_session_order(s, GMLO_IN, s->pins[g->pin].fence) || !gmlo_session_copy(s, g, GMLO_IN)) {
+  if (!gmlo_session_order(s, GMLO_IN, g->copied) || !gmlo_session_copy(s, g, GMLO_IN)) {
     result = gmlo_session_refused(s, tensor, "a copy from the host failed; the host has the bytes");
     (void)gmlo_session_discard(s, tensor, GMLO_IN); /* else it keeps its memory for a later try */
     (void)gmlo_session_refused(s, tensor, "a copy from the host failed; the host has the bytes");
@@ -12027,7 +12013,7 @@ static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint3
   g->has_bytes = g->is_clean = 1;
   g->late = 0;
   gmlo_session_settle_tensor(s, g);
-  g->back = s->pins[g->pin].fence.number;
+  g->back = g->copied.number;
   s->stats.demand_in_count += (uint64_t)is_demand;
   return GMLAKE_OFFLOAD_OK;
 }
@@ -13073,9 +13059,11 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->bindings);
   gmlo_free(&host, s->chunks);
   gmlo_free(&host, s->choices);
-  for (i = 0; i < s->pin_count; i++)
-    if (s->pins[i].ptr != NULL)
-      s->backend.host_free(s->backend.user, s->pins[i].ptr, s->pins[i].bytes);
+  for (i = 0; i < s->piece_count; i = n + 1) {
+    for (n = i; s->pieces[n].ptr != NULL; n++) {
+    }
+    s->backend.host_free(s->backend.user, s->pieces[i].ptr, (n - i) * s->piece_bytes);
+  }
   for (i = 0; i < s->stream_count; i++) {
     for (n = 0; n < GMLO_FENCES; n++)
       if (s->streams[i]->events[n] != NULL)
@@ -13091,10 +13079,9 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->spare_ids);
   gmlo_free(&host, s->ranks);
   gmlo_free(&host, s->shelves);
-  gmlo_free(&host, s->idle_pins);
   gmlo_free(&host, s->ranges);
   gmlo_free(&host, s->by_address);
-  gmlo_free(&host, s->pins);
+  gmlo_free(&host, s->pieces);
   gmlo_free(&host, s->late);
   gmlo_free(&host, s->detector.past);
   gmlo_free(&host, s);
@@ -13122,7 +13109,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
-  s->empty_pin = GMLAKE_OFFLOAD_NONE;
+  s->piece_bytes = s->memory.chunk_bytes;
+  if (s->piece_bytes > GMLO_PIECE_MAX) s->piece_bytes = GMLO_PIECE_MAX;
   s->recordings[0].host = s->recordings[1].host = s->proposal.recording.host = desc->host;
   s->first_region = 1;
   if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;

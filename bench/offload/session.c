@@ -42,6 +42,7 @@ static const char columns[] =
     "  calls      of the lake to the driver in an iteration, and their time\n"
     "  waits      of the host in the lake, in all measured iterations; on the mock only\n"
     "  same       whether each iteration's operators read what they read in `none`\n"
+    "  pinned GB  the most that was pinned\n"
     "Rows of a recorded iteration: its steps; ms, those that it took when it was recorded, and "
     "those\n"
     "of its steps alone; GB that left and that came back; then as above, in this iteration.\n";
@@ -551,9 +552,10 @@ static void print_row(const settings *opts, const char *name, const char *way, c
             "\"round\":%.4f,\"ms\":%.3f,\"ratio\":%.4f,\"bound_ms\":%.3f,\"least_ms\":%.3f,"
             "\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%.2f,\"demand_out\":%.2f,"
             "\"drifts\":%.2f,\"plans\":%.2f,"
-            "\"maps\":%.1f,\"calls\":%.1f,\"driver_ms\":%.3f,\"host_waits\":%llu,\"same\":\"%s\"}\n"
+            "\"maps\":%.1f,\"calls\":%.1f,\"driver_ms\":%.3f,\"host_waits\":%llu,\"same\":\"%s\","
+            "\"pinned_gb\":%.3f}\n"
           : "%-20s %-6s %3llu %8.3f %6.4f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %6.1f %6.1f "
-            "%5.2f %5.2f %7.1f %7.1f %7.3f %5llu  %s\n",
+            "%5.2f %5.2f %7.1f %7.1f %7.3f %5llu  %s %.3f\n",
       name, way, (unsigned long long)opts->chunk_mib, (double)o->peak / 1e9, o->round, o->ms,
       o->ms / least, bound, (double)s->least_ns / 1e6, (double)s->plan_out_bytes / 1e9,
       (double)s->plan_in_bytes / 1e9, (double)(s->demand_in_count - o->before.demand_in_count) / n,
@@ -563,7 +565,8 @@ static void print_row(const settings *opts, const char *name, const char *way, c
       (unsigned long long)o->host_waits,
       opts->mock         ? "-"
       : is_same(none, o) ? "yes"
-                         : "NO");
+                         : "NO",
+      (double)s->host_bytes_peak / 1e9);
   (void)fflush(stdout);
 }
 
@@ -875,7 +878,7 @@ int main(int argc, char **argv) {
     printf(
         "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms least ms "
         " out "
-        "GB   in GB  demand in, out drift plans   maps   calls calls ms waits same\n",
+        "GB   in GB  demand in, out drift plans   maps   calls calls ms waits same pinned GB\n",
         opts.mock ? "the mock" : "the GPU");
   }
   for (i = first; i < argc; i++)

@@ -53,6 +53,7 @@ static struct session_world {
   tally tally;
   size_t limit; /* when it began: no later one is above it */
   int may_fail, is_held;
+  int is_made_to_fail; /* else only pinned memory may be short */
   int host_is_scarce;
   uint64_t fail_at; /* [device] at this call */
   uint64_t wrong;   /* words that were */
@@ -310,7 +311,8 @@ static void look_at_failure(gmlake_offload_result result, int also) {
   gmlake_offload_error_info info;
   JUDGE_OK(gmlake_offload_session_get_error(s.session, &info));
   JUDGE(info.result == result && info.text[0]);
-  if (!also && !s.may_fail && result != GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY)
+  if (!also && result != GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY &&
+      !(s.may_fail && (s.is_made_to_fail || result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY)))
     broken("%s: %s", gmlake_offload_result_name(result), info.text);
 }
 
@@ -612,7 +614,7 @@ static void note_fault(void) {
 
 static void do_fault(const operation *o) {
   note_fault();
-  if (o->args[0] != 0) s.may_fail = 1;
+  if (o->args[0] != 0) s.may_fail = s.is_made_to_fail = 1;
   if (o->verb == 'H') host_fail_in = (long)o->args[0];
   if (o->verb == 'H') s.host_is_scarce = o->args[0] != 0;
   if (o->verb == 'F') {

@@ -67,7 +67,7 @@ static void choose_program(chooser *c, uint64_t seed, int is_unmarked) {
   size_t i, n;
   add(c, "{free limit:%zu link:%u jitter:.5", limit, 125000000u * (unsigned)(1 + seed % 9));
   if (seed % 4 == 0) add(c, " lake");
-  if (seed % 7 == 0) add(c, " host-max:192");
+  if (seed % 7 < 3) add(c, " host-max:%u", 12 + (unsigned)(seed % 181));
   add(c, "} ");
   for (n = 0; n < (is_unmarked ? 16 : 10); n++) {
     if (!is_unmarked) add(c, "mark ");
