@@ -1,6 +1,6 @@
 /* Replays recorded allocations (.gmtrace files) on a modelled H200, and prints the memory and the
-   driver time that each allocator needs for them: the lake, gmlake_bfc.h (torch's rules), and the
-   driver without an allocator. */
+   driver time that each allocator needs for them: the lake, gmlake_bfc.h (torch's rules), torch's
+   expandable segments, and the driver without an allocator. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -19,6 +19,7 @@
 
 #include "../examples/profile.h"
 #include "decisions.h"
+#include "expandable.h"
 #include "options.h"
 #include "page.h"
 #include "policy_builtin.h"
@@ -40,7 +41,7 @@ typedef struct config {
   int lag_is_named; /* else the trace tells when work is complete, if it does */
   gmlake_cross_stream cross_stream;
   size_t chunk_bytes; /* 0: the lake's choice */
-  size_t limit_bytes; /* of the lake; 0: none */
+  size_t limit_bytes; /* what the device or the lake has; 0: all of an H200 */
   gmlake_mock_costs costs;
   const char *profile_path;    /* the lake is prewarmed by it; NULL: it is not */
   const char *learnt_path;     /* where its profile is written; NULL: nowhere */
@@ -80,8 +81,12 @@ typedef struct allocator {
    between blocks of equal size as torch did, and reaches every recorded peak exactly. With rising
    addresses it reaches six of eight. */
 typedef struct driver {
-  uint64_t last_address, bytes, bytes_peak, call_count, ns;
+  uint64_t last_address, bytes, bytes_peak, device_bytes, call_count, ns;
 } driver;
+
+static size_t device_bytes(const config *settings) {
+  return settings->limit_bytes ? settings->limit_bytes : DEVICE_BYTES;
+}
 
 static size_t driver_rounded(size_t bytes) { return (bytes + 2 * MIB - 1) & ~(2 * MIB - 1); }
 
@@ -89,7 +94,7 @@ static void *driver_alloc(driver *d, size_t asked_bytes) {
   size_t bytes = driver_rounded(asked_bytes);
   d->call_count++;
   d->ns += 28000;
-  if (bytes > DEVICE_BYTES - d->bytes) return NULL;
+  if (bytes > d->device_bytes - d->bytes) return NULL;
   d->ns += 39 * (bytes / MIB);
   d->last_address -= bytes;
   d->bytes += bytes;
@@ -114,10 +119,10 @@ static void driver_get_counters(const driver *d, counters *out) {
 
 static const char *native_create(const config *settings, const trace *t, void **out_self) {
   driver *d = (driver *)calloc(1, sizeof(driver));
-  (void)settings;
   (void)t;
   if (!d) return "out of host memory";
   d->last_address = (uint64_t)1 << 46;
+  d->device_bytes = device_bytes(settings);
   *out_self = d;
   return NULL;
 }
@@ -162,10 +167,10 @@ static const char *bfc_create(const config *settings, const trace *t, void **out
   bfc_run *run = (bfc_run *)calloc(1, sizeof(bfc_run));
   gmlake_bfc_result result;
   gmlake_bfc_desc desc;
-  (void)settings;
   (void)t;
   if (!run) return "out of host memory";
   run->device.last_address = (uint64_t)1 << 46;
+  run->device.device_bytes = device_bytes(settings);
   memset(&desc, 0, sizeof desc);
   desc.segment_alloc = bfc_segment_alloc;
   desc.segment_free = bfc_segment_free;
@@ -206,6 +211,39 @@ static void bfc_destroy(void *self) {
   gmlake_bfc_destroy(((bfc_run *)self)->bfc);
   free(self);
 }
+
+static const char *segments_create(const config *settings, const trace *t, void **out_self) {
+  (void)t;
+  *out_self = expandable_create(device_bytes(settings));
+  return *out_self ? NULL : "out of host memory";
+}
+
+static const char *segments_alloc(void *self, const trace_op *op, void **out_ptr) {
+  expandable_block *block = NULL;
+  *out_ptr = NULL;
+  if (!op->bytes) return NULL;
+  if (!expandable_alloc((expandable *)self, op->bytes, op->stream, &block))
+    return "out of host memory";
+  *out_ptr = block;
+  return block ? NULL : "out of device memory";
+}
+
+static const char *segments_free(void *self, const trace_op *op, void *ptr) {
+  (void)op;
+  if (ptr) expandable_free((expandable *)self, (expandable_block *)ptr);
+  return NULL;
+}
+
+static void segments_get_counters(void *self, counters *out) {
+  const expandable *e = (const expandable *)self;
+  memset(out, 0, sizeof *out);
+  out->reserved_bytes = e->reserved_bytes;
+  out->reserved_bytes_peak = e->reserved_bytes_peak;
+  out->driver_call_count = e->call_count;
+  out->driver_ns = e->ns;
+}
+
+static void segments_destroy(void *self) { expandable_destroy((expandable *)self); }
 
 typedef struct lake_run {
   gmlake_backend *backend;
@@ -441,7 +479,9 @@ static const allocator allocators[] = {
      lake_get_counters, lake_destroy},
     {"bfc", bfc_create, bfc_alloc, bfc_free, NULL, NULL, no_clock, bfc_get_counters, bfc_destroy},
     {"native", native_create, native_alloc, native_free, NULL, NULL, no_clock, native_get_counters,
-     free}};
+     free},
+    {"expandable", segments_create, segments_alloc, segments_free, NULL, NULL, no_clock,
+     segments_get_counters, segments_destroy}};
 
 /* An allocator that does nothing: it measures what the replaying loop itself costs. */
 static const char *empty_alloc(void *self, const trace_op *op, void **out_ptr) {
@@ -880,7 +920,7 @@ typedef struct mean {
 
 /* The means and sums at the end, over the traces with one stream. */
 typedef struct summary {
-  mean torch, bfc, other, lake;
+  mean torch, bfc, expandable, other, lake;
   const char *other_name; /* of a policy that is not the lake's own */
   double segments_ms;     /* what segments for the lake's memory would cost */
 } summary;
@@ -919,6 +959,7 @@ static void summary_print(const summary *s) {
   printf("\n");
   mean_print(&s->torch, "torch");
   mean_print(&s->bfc, "bfc");
+  mean_print(&s->expandable, "expandable");
   mean_print(&s->other, s->other_name);
   mean_print(&s->lake, "lake");
   if (s->segments_ms > 0) {
@@ -980,8 +1021,19 @@ static int compare_lake(const char *name, const trace *t, const options *o,
   return ok;
 }
 
-static int compare_all(const char *name, const trace *t, const options *o, summary *sum) {
+/* Prints the table's row of an allocator that knows no streams and no policy. */
+static int compare_one(const char *name, const trace *t, const options *o, const allocator *with,
+                       mean *m) {
   outcome result;
+  show_progress(name, with->name);
+  if (!replay_trace(name, t, with, &o->settings, &nothing, &result)) return 0;
+  clear_progress();
+  print_row(name, with->name, t, &result);
+  if (t->stream_count == 1) mean_add_outcome(m, t, &result);
+  return 1;
+}
+
+static int compare_all(const char *name, const trace *t, const options *o, summary *sum) {
   int single = t->stream_count == 1, ok;
   clear_progress();
   print_recorded_row(name, t);
@@ -990,13 +1042,8 @@ static int compare_all(const char *name, const trace *t, const options *o, summa
     mean_add(&sum->torch, ratio(t->recorded_active_bytes_peak, t->recorded_reserved_bytes_peak), 0,
              0);
   }
-  show_progress(name, "bfc");
-  ok = replay_trace(name, t, &allocators[1], &o->settings, &nothing, &result);
-  if (ok) {
-    clear_progress();
-    print_row(name, "bfc", t, &result);
-    if (single) mean_add_outcome(&sum->bfc, t, &result);
-  }
+  ok = compare_one(name, t, o, &allocators[1], &sum->bfc);
+  ok &= compare_one(name, t, o, &allocators[3], &sum->expandable);
   if (o->settings.policy) return compare_lake(name, t, o, o->settings.policy, sum) && ok;
   ok &= compare_lake(name, t, o, &policy_builtins[1], sum);
   return compare_lake(name, t, o, &policy_builtins[0], sum) && ok;
@@ -1281,11 +1328,12 @@ static int read_arguments(const option_row *rows, size_t row_count, int argc, ch
 /* Returns -1 if the program goes on, else the exit status. */
 static int parse_arguments(int argc, char **argv, options *o) {
   const option_row rows[] = {
-      {"allocator", OPTION_WORD, &o->allocator, 0, 0, "lake|bfc|native",
+      {"allocator", OPTION_WORD, &o->allocator, 0, 0, "lake|bfc|native|expandable",
        "replays with one allocator only, and prints one row for each trace:\n"
        "lake is gmlake.h, bfc is gmlake_bfc.h (torch's native rules), with\n"
-       "native each allocation calls the driver. Without it, the rows are\n"
-       "torch's own recorded peak, bfc, the lake with the paper's policy, and\n"
+       "native each allocation calls the driver, expandable is a model of\n"
+       "torch's expandable segments. Without it, the rows are torch's own\n"
+       "recorded peak, bfc, expandable, the lake with the paper's policy, and\n"
        "the lake with its own policy"},
       {"once", OPTION_FLAG, &o->settings.once, 0, 0, NULL,
        "replays each trace once. The time of an operation, which needs a\n"
@@ -1314,7 +1362,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "default), as measured among the calls of these traces (replayed), or\n"
        "as torch's programs pay for it while they use the GPU (busy)"},
       {"limit-mib", OPTION_COUNT, &o->limit_mib, 1, DEVICE_BYTES / MIB, "N",
-       "the most physical memory that the lake may hold, in MiB"},
+       "the most physical memory that an allocator may hold, in MiB"},
       {"policy", OPTION_TEXT, &o->policy_name, 0, 0, "NAME",
        "the policy by which the lake serves requests: `default` or `paper`,\n"
        "see below, or the path of a shared library, see bench/policy.h"},

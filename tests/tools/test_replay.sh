@@ -72,6 +72,32 @@ ok 'CR LF: the same' [ "$(sed 's/"ns_per_op.*metadata//' "$dir/out")" = "$(cat "
 ok 'bfc' run 0 --json --allocator bfc "$dir/small.gmtrace"
 ok 'bfc: a 20 MiB and a 2 MiB segment' prints '"peak_reserved_bytes": 23068672, '
 ok 'bfc: keeps its segments' prints '"driver_calls": 2, '
+# Expandable segments: pages of 20 and of 2 MiB. Behind 30 MiB lie 30 MiB; 35 MiB find no room where
+# the first were freed. With 80 MiB the one page that is wholly free there is unmapped first.
+# The smaller free block is left alone where addresses for more lie behind it.
+ok 'expandable' run 0 --json --allocator expandable "$dir/small.gmtrace"
+ok 'expandable: a page of each' prints '"peak_reserved_bytes": 23068672, '
+ok 'expandable: its calls' prints '"driver_calls": 6, "driver_ms": 0.056, '
+printf 'gmtrace 1\na 1 3145728 0 0\na 2 9 0 0\na 3 3145728 1 0\na 4 9 1 0\n' >"$dir/two.gmtrace"
+gives 'expandable: for each stream' "\"peak_reserved_bytes\": $((44 << 20)), " --json --allocator \
+  expandable "$dir/two.gmtrace"
+mib() { awk '/^a/ { $3 *= 1048576 } { print }'; }
+printf 'gmtrace 1\na 1 30 0 0\na 2 30 0 0\nf 1 0\na 3 35 0 0\n' | mib \
+  >"$dir/grows.gmtrace"
+for limit in 100 80; do
+  gives "expandable: $limit MiB" "\"peak_reserved_bytes\": $((limit << 20)), " --json --allocator \
+    expandable --limit-mib $limit "$dir/grows.gmtrace"
+done
+refused 'expandable: too little' 1 'grows: expandable failed at event 3 (allocation of 36700160 ' \
+  --json --allocator expandable --limit-mib 70 "$dir/grows.gmtrace"
+printf 'gmtrace 1\na 1 20 0 0\na 2 2 0 0\nf 1 0\na 3 15 0 0\na 4 20 0 0\n' | mib \
+  >"$dir/tail.gmtrace"
+gives 'expandable: spares what can grow' "\"peak_reserved_bytes\": $((60 << 20)), " --json --allocator \
+  expandable "$dir/tail.gmtrace"
+gives 'bfc: limit' "\"peak_reserved_bytes\": $((66 << 20)), " --json --once --allocator bfc \
+  --limit-mib 66 "$dir/grows.gmtrace"
+refused 'native: limit' 1 'grows: native failed at event 1 ' --json --allocator native \
+  --limit-mib 59 "$dir/grows.gmtrace"
 ok 'lake' run 0 --json "$dir/small.gmtrace"
 ok 'lake: default' prints '"allocator": "lake", "events": 6, "peak_active_bytes": 3146240, '
 ok 'lake: one chunk of 16 MiB' prints '"peak_reserved_bytes": 16777216, '
@@ -91,6 +117,7 @@ ok 'lake: no profile' run 1 --json --profile "$dir/small.gmtrace" "$dir/small.gm
 ok 'bfc: no profile' run 2 --allocator bfc --profile "$dir/profile" "$dir/small.gmtrace"
 ok 'table' run 0 "$dir/small.gmtrace"
 ok 'table: torch' prints 'torch (recorded)'
+ok 'table: expandable' prints ' expandable '
 ok 'table: mean' prints 'lake   1 traces of one stream: utilization mean 0.1875, worst 0.1875'
 ok 'one row' run 0 --allocator bfc "$dir/small.gmtrace"
 ok 'one row: no summary' [ "$(wc -l <"$dir/out")" = 3 ]
@@ -262,7 +289,7 @@ ok 'uses: none' run 0 --json --cross-stream grow "$dir/unused.gmtrace"
 ok 'uses: none: reused' prints "\"peak_reserved_bytes\": $one, "
 ok 'uses: one' run 0 --json --cross-stream grow "$dir/used.gmtrace"
 ok 'uses: one: grows' prints "\"peak_reserved_bytes\": $two, "
-for allocator in native bfc; do
+for allocator in native bfc expandable; do
   ok "uses: $allocator" run 0 --json --allocator $allocator "$dir/used.gmtrace"
 done
 # What no stream freed serves every stream.
@@ -300,7 +327,7 @@ END
 ok 'buffers' run 0 --json "$dir/buffers.gmtrace"
 ok 'buffers: live' prints '"peak_active_bytes": 25165824, '
 ok 'buffers: chunks serve the next buffer' prints "\"peak_reserved_bytes\": $((36 << 20)), "
-for allocator in native bfc; do
+for allocator in native bfc expandable; do
   ok "buffers: $allocator" run 0 --json --allocator $allocator "$dir/buffers.gmtrace"
   ok "buffers: $allocator: all addresses" [ "$(sed 's/.*reserved_bytes": \([0-9]*\),.*/\1/' \
     "$dir/out")" -ge $((204 << 20)) ]
@@ -358,7 +385,7 @@ ok 'report: nothing' sh -c "printf 'gmtrace 2\na 1 0 0 0\n' >'$dir/zero.gmtrace'
 gives 'report: of nothing' 'The lake held nothing.' --report --once "$dir/zero.gmtrace"
 
 printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
-for allocator in native bfc lake; do
+for allocator in native bfc expandable lake; do
   refused "$allocator: out of memory" 1 "large: $allocator failed at event 1 (allocation of " \
     --json --allocator $allocator "$dir/large.gmtrace"
 done
@@ -477,7 +504,7 @@ refuses 'the policy paper has the settings official, chunk_mib, limit_mib, ' --p
 refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched_max_mib, '\
 'driver_free_min_mib, not: limit_mib=2' --set limit_mib=2
 refuses 'the policy worst_fit has the settings chunk_mib, not: x=1' --policy $worst_fit --set x=1
-refuses "--allocator takes lake|bfc|native, not 'torch'" --allocator torch
+refuses "--allocator takes lake|bfc|native|expandable, not 'torch'" --allocator torch
 refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x'" --stream-lag-us 1x
 refuses "--cross-stream takes wait|grow|soon, not 'both'" --cross-stream both
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
