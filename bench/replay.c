@@ -28,9 +28,10 @@
 
 #define MIB ((size_t)1 << 20)
 #define DEVICE_BYTES (143154 * MIB) /* an H200: 139.8 GiB */
-#define SEGMENT_BYTES (20 * MIB)    /* torch's expandable segments grow by this */
-#define SEGMENT_NS 28000.0          /* about what it costs to map one */
-#define SERIES_BUCKETS 2000         /* each gives two points of the curve */
+#define LIMIT_MIB_MAX ((size_t)1 << 20)
+#define SEGMENT_BYTES (20 * MIB) /* torch's expandable segments grow by this */
+#define SEGMENT_NS 28000.0       /* about what it costs to map one */
+#define SERIES_BUCKETS 2000      /* each gives two points of the curve */
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
 #define DEFAULT_STREAMS "bench/traces/streams/*.gmtrace.gz"
 
@@ -316,7 +317,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   if (!run) return "out of host memory";
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
-  mock.capacity_bytes = DEVICE_BYTES;
+  mock.capacity_bytes = settings->limit_bytes > DEVICE_BYTES ? settings->limit_bytes : DEVICE_BYTES;
   mock.costs = settings->costs;
   mock.bookkeeping_only = 1;
   if (t->done_count && !settings->lag_is_named) run->t = t;
@@ -1361,7 +1362,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "what a driver call costs: as when nothing else runs (alone, the\n"
        "default), as measured among the calls of these traces (replayed), or\n"
        "as torch's programs pay for it while they use the GPU (busy)"},
-      {"limit-mib", OPTION_COUNT, &o->limit_mib, 1, DEVICE_BYTES / MIB, "N",
+      {"limit-mib", OPTION_COUNT, &o->limit_mib, 1, LIMIT_MIB_MAX, "N",
        "the most physical memory that an allocator may hold, in MiB"},
       {"policy", OPTION_TEXT, &o->policy_name, 0, 0, "NAME",
        "the policy by which the lake serves requests: `default` or `paper`,\n"

@@ -23,6 +23,9 @@ SOURCES = ["gmlake_offload.h", "examples/profile.h", "examples/record.h"] + [
     for name in ("adapter.h", "calls.h", "lake.hpp", "offload.hpp", "offload_calls.hpp",
                  "sharing.hpp")
 ]
+# What gmlake_torch.predict compiles, and the headers of bench.
+REPLAY = ("gmlake.h", "gmlake_bfc.h", "bench/replay.c", "bench/viewer.html", "examples/profile.h")
+REPLAYED = [*REPLAY, *(os.path.relpath(path, ROOT) for path in glob.glob(f"{ROOT}/bench/*.h"))]
 RELEASE = (2, 11)  # of torch: what it is written for
 
 NEEDS_TORCH = "sdist" not in sys.argv
@@ -73,11 +76,16 @@ def cuda_includes():
 
 
 class BuildPy(build_py):
-    """Python reads a .pth file in site-packages when it starts: for GMLAKE_TORCH=1."""
+    """Python reads a .pth file in site-packages when it starts: for GMLAKE_TORCH=1. The sources are
+    for gmlake_torch.predict."""
 
     def run(self):
         super().run()
         self.copy_file("gmlake_torch.pth", os.path.join(self.build_lib, "gmlake_torch.pth"))
+        for name in REPLAYED:
+            path = os.path.join(self.build_lib, "gmlake_torch", "source", name)
+            self.mkpath(os.path.dirname(path))
+            self.copy_file(os.path.join(ROOT, name), path)
 
 
 def extension():
@@ -98,7 +106,7 @@ def extension():
     )
 
 
-commands = {"sdist": wheels.sdist_with(SOURCES, ["gmlake_torch.pth"]), "build_py": BuildPy}
+commands = {"sdist": wheels.sdist_with(SOURCES + REPLAYED, ["gmlake_torch.pth"]), "build_py": BuildPy}
 if NEEDS_TORCH:
     commands["build_ext"] = BuildExtension.with_options(use_ninja=False)
 

@@ -23,13 +23,13 @@ import os
 import re
 import warnings
 
-import torch
-
 _library = None
 
 
 def _load():
     """The library that was built with this package."""
+    import torch  # here, and below: gmlake_torch.predict needs none
+
     global _library
     if _library is None:
         found = glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lake*.so"))
@@ -76,12 +76,16 @@ def _ignored_settings():
 
 
 def is_enabled():
+    import torch
+
     return torch.cuda.get_allocator_backend() == "gmlake"
 
 
 def _index(device):
     if isinstance(device, int):
         return device
+    import torch
+
     index = None if device is None else torch.device(device).index
     return torch.cuda.current_device() if index is None else index
 
@@ -120,6 +124,8 @@ def forget_stream(stream):
 def offload(limit_bytes, device=None, **options):
     """For `with`: what runs inside takes at most limit_bytes of the device's memory. session.py
     tells how, and lists the options."""
+    import torch
+
     from .session import Calls, Session
 
     if not is_enabled():
