@@ -69,7 +69,7 @@ ok 'cupy: its library' pluggable "$dir/gmlake_cupy.so" cupy
 # ---- Python ----
 
 if command -v python3 >/dev/null; then
-  for source in examples/*/*.py bench/torch/*.py bench/real/*.py tests/*/*.py; do
+  for source in examples/*/*.py bench/torch/*.py bench/re*/*.py tests/*/*.py; do
     ok "python: $source" python3 -c 'import sys
 compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]

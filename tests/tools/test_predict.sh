@@ -160,7 +160,7 @@ refused 'nowhere to write' 1 'predict: [Errno 2]' --trace "$dir/none/x" "$dir/sm
 without_replay() {
   BUILD=$dir/none CC="$CC -O0" python3 -B -m gmlake_torch.predict "$@" >"$dir/out" 2>"$dir/err"
 }
-if [ $whole = yes ]; then
+if [ "$whole" = yes ]; then
   ok 'it builds replay' without_replay --json "$dir/small.pickle"
   ok 'it builds replay: says so' says 'predict: building replay, once ...'
   ok 'it builds replay: the same' held lake "$(mib 16)"
