@@ -90,6 +90,13 @@ for limit in 100 80; do
 done
 refused 'expandable: too little' 1 'grows: expandable failed at event 3 (allocation of 36700160 ' \
   --json --allocator expandable --limit-mib 70 "$dir/grows.gmtrace"
+# Of 50 MiB that are free two pages are wholly free, from 20 on.
+printf 'gmtrace 1\na 1 10 0 0\na 2 50 0 0\na 3 20 0 0\nf 2 0\na 4 55 0 0\n' | mib \
+  >"$dir/part.gmtrace"
+ok 'expandable: pages in part' run 0 --json --once --allocator expandable --limit-mib 100 \
+  "$dir/part.gmtrace"
+ok 'expandable: pages in part: held' prints "\"peak_reserved_bytes\": $((100 << 20)), "
+ok 'expandable: pages in part: calls' prints '"driver_calls": 22, "driver_ms": 0.196, '
 printf 'gmtrace 1\na 1 20 0 0\na 2 2 0 0\nf 1 0\na 3 15 0 0\na 4 20 0 0\n' | mib \
   >"$dir/tail.gmtrace"
 gives 'expandable: spares what can grow' "\"peak_reserved_bytes\": $((60 << 20)), " --json --allocator \
