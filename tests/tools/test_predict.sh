@@ -160,12 +160,19 @@ refused 'nowhere to write' 1 'predict: [Errno 2]' --trace "$dir/none/x" "$dir/sm
 without_replay() {
   BUILD=$dir/none CC="$CC -O0" python3 -B -m gmlake_torch.predict "$@" >"$dir/out" 2>"$dir/err"
 }
-if [ "$whole" = yes ]; then
+if [ "$whole" = yes ]; then # installed, with the sources that setup.py names
+  mkdir "$dir/installed"
+  cp -r examples/torch/gmlake_torch "$dir/installed"
+  sed -n 's/^REPLAY = (\(.*\))$/\1/p' examples/torch/setup.py | tr -d '",' >"$dir/named"
+  tar cf - bench/*.h $(cat "$dir/named") |
+    (mkdir "$dir/installed/gmlake_torch/source" && tar xf - -C "$dir/installed/gmlake_torch/source")
+  PYTHONPATH=$dir/site:$dir/installed XDG_CACHE_HOME=$dir/kept
   ok 'it builds replay' without_replay --json "$dir/small.pickle"
   ok 'it builds replay: says so' says 'predict: building replay, once ...'
   ok 'it builds replay: the same' held lake "$(mib 16)"
   ok 'it keeps replay' without_replay "$dir/small.pickle"
   ok 'it keeps replay: silent' [ ! -s "$dir/err" ]
+  ok 'its page' grep -q 'id="data">[A-Za-z0-9+/]' "$dir/small.pickle.html"
 fi
 CC=$dir/none XDG_CACHE_HOME=$dir/other
 ok 'no compiler' [ "$(without_replay "$dir/small.pickle"; echo $?)" = 1 ]
