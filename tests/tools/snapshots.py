@@ -182,8 +182,8 @@ def wrong():
 def others():
     rows = ["Thread,Time,Action,Pointer,Size,Stream"]
     rows += ["1,10:00:00:000000,allocate,0x100,4194304,0", "1,10:00:01:000000,free,0x100,4194304,0"]
-    rows += ["1,10:00:01.000007,allocate,0x200,8388608,0x2", "1,x,allocate failure,(nil),99,0x2"]
-    rows[-1] = "1,10:00:02.000000,allocate failure,0x0,99,0x2"
+    rows += ["1,10:00:01.000007,allocate,0x200,8388608,0x2", "1,10:00:01.000008,allocate,0x0,0,0x2"]
+    rows += ["1,10:00:02.000000,allocate failure,(nil),99,0x2", "1,1634567890.5,free,0x0,0,0x2"]
     write("rmm.csv", "\n".join(rows).encode())
     kept = {"Offset": 0, "Type": "BUFFER", "Size": 4 * MIB, "Name": "my mesh"}
     hole = {"Offset": 4 * MIB, "Type": "FREE", "Size": 60 * MIB}

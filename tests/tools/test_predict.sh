@@ -164,6 +164,7 @@ if [ "$whole" = yes ]; then # installed, with the sources that setup.py names
   mkdir "$dir/installed"
   cp -r examples/torch/gmlake_torch "$dir/installed"
   sed -n 's/^REPLAY = (\(.*\))$/\1/p' examples/torch/setup.py | tr -d '",' >"$dir/named"
+  # shellcheck disable=SC2046
   tar cf - bench/*.h $(cat "$dir/named") |
     (mkdir "$dir/installed/gmlake_torch/source" && tar xf - -C "$dir/installed/gmlake_torch/source")
   PYTHONPATH=$dir/site:$dir/installed XDG_CACHE_HOME=$dir/kept

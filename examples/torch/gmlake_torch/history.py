@@ -317,7 +317,8 @@ def _read_rmm(text):
         where = f"row {i + 1}"
         try:
             action, size = row["Action"].strip(), int(row["Size"])
-            address, stream = int(row["Pointer"] or "0", 16), row["Stream"].strip()
+            pointer, stream = row["Pointer"].strip(), row["Stream"].strip()
+            address = 0 if pointer == "(nil)" else int(pointer, 16)
             now = _clock_us(row["Time"].strip())
         except (KeyError, ValueError, TypeError, AttributeError):
             raise Refused(f"{where}: it has no action, pointer, size, time and stream") from None
@@ -326,9 +327,9 @@ def _read_rmm(text):
         begin = now if begin is None else begin
         us = max(us, now - begin)
         number = out.stream(0 if stream in ("0", "0x0", "default", "(nil)") else stream)
-        if action == "allocate":
+        if action == "allocate" and size:
             out.add(address, size, number, us)
-        elif action in ("free", "deallocate"):
+        elif action in ("free", "deallocate") and size:
             out.free(address, size, number, us)
         elif action in REFUSED:
             out.refuse(size, number)
