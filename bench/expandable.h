@@ -8,8 +8,8 @@
    the addresses count as its size. If no free block fits, the pages are mapped that lack at the
    lowest place where the request finds addresses, a free block in front of it included. What is
    left of a block is split off. If the device has no page left, all pages that are wholly free are
-   unmapped, of each stream, and it is tried once more. Not modelled: record_stream, captures,
-   max_split_size, the garbage collection threshold. */
+   unmapped, of each stream, and it is tried once more. Not modelled: captures, max_split_size, the
+   garbage collection threshold. Of blocks that recorded streams use held.h knows. */
 #if !defined(EXPANDABLE_H)
 #define EXPANDABLE_H
 

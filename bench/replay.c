@@ -20,6 +20,7 @@
 #include "../examples/profile.h"
 #include "decisions.h"
 #include "expandable.h"
+#include "held.h"
 #include "options.h"
 #include "page.h"
 #include "policy_builtin.h"
@@ -69,8 +70,9 @@ typedef struct allocator {
   const char *(*free_block)(void *self, const trace_op *op, void *ptr);
   /* A range of a buffer gets memory or loses it. NULL: a buffer is a block of all its addresses. */
   const char *(*change)(void *self, const trace_op *op, void *buffer);
-  /* The block is used on a further stream. NULL: the allocator does not model that. */
+  /* The block is used on a further stream. NULL: the allocator does not know streams' work. */
   const char *(*use)(void *self, const trace_use *use, void *ptr);
+  int holds_uses; /* blocks are given back to it when recorded streams have used them: see held.h */
   /* The time of the trace, and when this pass through it began. */
   void (*set_clock)(void *self, uint64_t start_us, uint64_t time_us);
   void (*get_counters)(void *self, counters *out);
@@ -254,10 +256,8 @@ typedef struct lake_run {
   uint64_t grow_ns, grown_bytes; /* as in counters */
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX];
-  const trace *t;                     /* that tells when work is complete; NULL: it does not */
-  uint64_t time_us;                   /* of the trace */
+  lag work;                           /* only if the trace tells when work is complete */
   uint64_t lag_ns[TRACE_STREAMS_MAX]; /* of each stream now; UINT64_MAX: never */
-  size_t done[TRACE_STREAMS_MAX]; /* of each stream, what the trace tells of now: index + 1, or 0 */
 } lake_run;
 
 /* Stream 0 of a trace is the legacy stream. */
@@ -320,7 +320,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   mock.capacity_bytes = settings->limit_bytes > DEVICE_BYTES ? settings->limit_bytes : DEVICE_BYTES;
   mock.costs = settings->costs;
   mock.bookkeeping_only = 1;
-  if (t->done_count && !settings->lag_is_named) run->t = t;
+  if (t->done_count && !settings->lag_is_named) run->work.t = t;
   result = gmlake_mock_create(&mock, &run->backend);
   if (result == GMLAKE_OK) result = lake_create_streams(run, settings, t);
   if (result == GMLAKE_OK) {
@@ -420,39 +420,16 @@ static const char *lake_use(void *self, const trace_use *use, void *ptr) {
   return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
 }
 
-/* How long after now the work that is queued on the stream now is complete, by the trace. What was
-   queued between two moments that it tells of takes a time between theirs. */
-static uint64_t lake_lag_us(const lake_run *run, size_t stream) {
-  const trace_done *all = run->t->done, *last, *next;
-  const size_t at = run->done[stream];
-  const size_t after = at ? all[at - 1].next : run->t->done_first[stream];
-  double part;
-  uint64_t done_us;
-  last = at ? &all[at - 1] : NULL;
-  next = after ? &all[after - 1] : NULL;
-  if (last && last->queued_us == run->time_us) return last->done_us - last->queued_us;
-  if (!last) return next ? next->done_us - next->queued_us : 0;
-  if (!next) return last->done_us - last->queued_us;
-  part = (double)(run->time_us - last->queued_us) / (double)(next->queued_us - last->queued_us);
-  done_us = last->done_us + (uint64_t)((double)(next->done_us - last->done_us) * part);
-  return done_us > run->time_us ? done_us - run->time_us : 0;
-}
-
 static void lake_set_clock(void *self, uint64_t start_us, uint64_t time_us) {
   lake_run *run = (lake_run *)self;
-  size_t i, after;
+  const trace *t = run->work.t;
+  size_t i;
   replayed.now_ns = (start_us + time_us) * 1000;
   gmlake_mock_set_clock(run->backend, replayed.now_ns);
   if (run->seen) run->seen->backend.device.now_ns = replayed.now_ns;
-  if (!run->t) return;
-  if (time_us < run->time_us) memset(run->done, 0, sizeof run->done); /* another pass begins */
-  run->time_us = time_us;
-  for (i = 0; i < run->t->stream_count; i++) {
-    if (!run->t->done_first[i]) continue;
-    while ((after = run->done[i] ? run->t->done[run->done[i] - 1].next : run->t->done_first[i]) &&
-           run->t->done[after - 1].queued_us <= time_us)
-      run->done[i] = after;
-    run->lag_ns[i] = lake_lag_us(run, i) * 1000;
+  for (i = 0; t && i < t->stream_count; i++) {
+    if (!t->done_first[i]) continue;
+    run->lag_ns[i] = lag_us(&run->work, i, time_us) * 1000;
     gmlake_mock_stream_set_lag(run->backend, run->streams[i], run->lag_ns[i]);
   }
 }
@@ -476,12 +453,13 @@ static void lake_get_counters(void *self, counters *out) {
 }
 
 static const allocator allocators[] = {
-    {"lake", lake_create, lake_alloc, lake_free, lake_change, lake_use, lake_set_clock,
+    {"lake", lake_create, lake_alloc, lake_free, lake_change, lake_use, 0, lake_set_clock,
      lake_get_counters, lake_destroy},
-    {"bfc", bfc_create, bfc_alloc, bfc_free, NULL, NULL, no_clock, bfc_get_counters, bfc_destroy},
-    {"native", native_create, native_alloc, native_free, NULL, NULL, no_clock, native_get_counters,
-     free},
-    {"expandable", segments_create, segments_alloc, segments_free, NULL, NULL, no_clock,
+    {"bfc", bfc_create, bfc_alloc, bfc_free, NULL, NULL, 1, no_clock, bfc_get_counters,
+     bfc_destroy},
+    {"native", native_create, native_alloc, native_free, NULL, NULL, 0, no_clock,
+     native_get_counters, free},
+    {"expandable", segments_create, segments_alloc, segments_free, NULL, NULL, 1, no_clock,
      segments_get_counters, segments_destroy}};
 
 /* An allocator that does nothing: it measures what the replaying loop itself costs. */
@@ -498,8 +476,8 @@ static const char *empty_free(void *self, const trace_op *op, void *ptr) {
   return NULL;
 }
 
-static const allocator empty_allocator = {"empty", NULL,     empty_alloc, empty_free, NULL,
-                                          NULL,    no_clock, NULL,        NULL};
+static const allocator empty_allocator = {"empty", NULL, empty_alloc, empty_free, NULL,
+                                          NULL,    0,    no_clock,    NULL,       NULL};
 
 /* ---- Replaying ------------------------------------------------------------------------------- */
 
@@ -510,6 +488,7 @@ typedef struct replay {
   void **blocks;     /* of each id; NULL: not live, or of 0 bytes */
   uint64_t start_us; /* of this pass, on the streams' clock */
   size_t next_use;   /* of the trace's uses */
+  held *kept;        /* NULL: the allocator holds no uses, or there are none */
   size_t failed_op;
   const char *learnt_path; /* where the lake's profile is written; NULL: nowhere */
 } replay;
@@ -530,17 +509,37 @@ static const char *replay_uses(replay *r, size_t op) {
   for (; r->next_use < t->use_count && t->uses[r->next_use].op <= op && !error; r->next_use++) {
     const trace_use *use = &t->uses[r->next_use];
     if (r->with->use) error = r->with->use(r->self, use, r->blocks[use->id]);
+    if (r->with->holds_uses) held_note(r->kept, r->next_use);
   }
   return error;
 }
 
+/* Gives back what was kept and whose users have completed by then. */
+static const char *replay_kept(replay *r, uint64_t time_us) {
+  const char *error = NULL;
+  const held_block *block;
+  while (r->kept && !error && (block = held_next(r->kept, time_us)) != NULL)
+    error = r->with->free_block(r->self, block->op, block->ptr);
+  return error;
+}
+
+static const char *replay_alloc(replay *r, const trace_op *op) {
+  const char *error = r->kept ? replay_kept(r, op->time_us) : NULL;
+  if (!error) error = r->with->alloc(r->self, op, &r->blocks[op->id]);
+  if (!error || !r->kept || !r->kept->count) return error;
+  error = replay_kept(r, UINT64_MAX);
+  return error ? error : r->with->alloc(r->self, op, &r->blocks[op->id]);
+}
+
 static const char *replay_op(replay *r, const trace_op *op) {
   const char *error;
-  if (op->type == TRACE_ALLOC || op->type == TRACE_BUFFER)
-    return r->with->alloc(r->self, op, &r->blocks[op->id]);
+  if (op->type == TRACE_ALLOC || op->type == TRACE_BUFFER) return replay_alloc(r, op);
   if (op->type == TRACE_COMMIT || op->type == TRACE_DISCARD)
     return r->with->change ? r->with->change(r->self, op, r->blocks[op->id]) : NULL;
-  error = r->with->free_block(r->self, op, r->blocks[op->id]);
+  if (r->kept && r->with->holds_uses && held_keep(r->kept, op, r->blocks[op->id]))
+    error = NULL;
+  else
+    error = r->with->free_block(r->self, op, r->blocks[op->id]);
   r->blocks[op->id] = NULL;
   return error;
 }
@@ -568,8 +567,11 @@ static const char *replay_ops(replay *r, size_t begin, size_t end) {
 
 /* Frees what the pass has left; the next one begins at the start. */
 static const char *replay_free_live(replay *r) {
+  const char *failed = replay_kept(r, UINT64_MAX);
   size_t i;
   r->next_use = 0;
+  if (failed) return failed;
+  if (r->kept) memset(r->kept->newest, 0, r->t->id_count * sizeof *r->kept->newest);
   for (i = r->t->op_count; i-- > 0;) {
     const trace_op *op = &r->t->ops[i];
     const char *error;
@@ -763,6 +765,7 @@ static const char *replay_second_pass(replay *r, outcome *out) {
 static int replay_trace(const char *name, const trace *t, const allocator *with,
                         const config *settings, const records *to, outcome *out) {
   const char *error;
+  held kept;
   replay r;
   memset(out, 0, sizeof *out);
   memset(&r, 0, sizeof r);
@@ -772,8 +775,13 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
   r.t = t;
   r.with = with;
   r.learnt_path = with == &allocators[0] ? settings->learnt_path : NULL;
+  memset(&kept, 0, sizeof kept);
+  kept.work.t = t->done_count && !settings->lag_is_named ? t : NULL;
+  kept.work.fixed_us = settings->lag_ns == UINT64_MAX ? UINT64_MAX : settings->lag_ns / 1000;
+  if (with->holds_uses && t->use_count) r.kept = &kept;
   r.blocks = (void **)calloc(t->id_count, sizeof(void *));
-  error = r.blocks ? with->create(settings, t, &r.self) : "out of host memory";
+  error = r.blocks && (!r.kept || held_begin(&kept, t)) ? with->create(settings, t, &r.self)
+                                                        : "out of host memory";
   if (error) {
     fprintf(stderr, "%s: %s cannot be created: %s\n", name, with->name, error);
   } else {
@@ -789,6 +797,7 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
     }
     with->destroy(r.self);
   }
+  held_end(&kept);
   free(r.blocks);
   return !error;
 }

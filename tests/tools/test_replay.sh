@@ -101,8 +101,8 @@ printf 'gmtrace 1\na 1 20 0 0\na 2 2 0 0\nf 1 0\na 3 15 0 0\na 4 20 0 0\n' | mib
   >"$dir/tail.gmtrace"
 gives 'expandable: spares what can grow' "\"peak_reserved_bytes\": $((60 << 20)), " --json --allocator \
   expandable "$dir/tail.gmtrace"
-# What these programs held on an H200, to the byte: the last one has several streams.
-for name in opt-1.3b-LRO opt-1.3b-N gpt2-xl-R-dyn streams/prefetch-dyn; do
+# What these programs held on an H200, to the byte: the last two have several streams.
+for name in opt-1.3b-LRO gpt2-xl-R-dyn streams/prefetch-dyn streams/opt-1.3b-LRC-dyn; do
   python3 -c 'import json, sys
 runs = [run for path in sys.argv[2:] for run in json.load(open(path))["runs"]]
 print(*{run["peak_reserved_bytes"] for run in runs
@@ -309,6 +309,27 @@ ok 'uses: one: grows' prints "\"peak_reserved_bytes\": $two, "
 for allocator in native bfc expandable; do
   ok "uses: $allocator" run 0 --json --allocator $allocator "$dir/used.gmtrace"
 done
+# Torch keeps such a block until stream 6 has used it too, or memory runs out.
+uses 'u 1 5 0' >"$dir/own.gmtrace"
+sed 's/^f 1 5/f 1 -/' "$dir/used.gmtrace" >"$dir/finished.gmtrace"
+# keeps ALLOCATOR ONE TWO: its peaks in MiB where the block is reused, and where it is not.
+keeps() {
+  reused="_reserved_bytes\": $(($2 << 20))," more="_reserved_bytes\": $(($3 << 20)),"
+  with="--json --allocator $1"
+  # shellcheck disable=SC2086
+  {
+    for name in unused own finished; do
+      gives "kept: $1: $name" "$reused" $with "$dir/$name.gmtrace"
+    done
+    gives "kept: $1" "$more" $with "$dir/used.gmtrace"
+    gives "kept: $1: never" "$more" $with --stream-lag-us never "$dir/used.gmtrace"
+    gives "kept: $1: 2001 us" "$reused" $with --stream-lag-us 2001 "$dir/used.gmtrace"
+    gives "kept: $1: 2002 us" "$more" $with --stream-lag-us 2002 "$dir/used.gmtrace"
+    gives "kept: $1: no memory" "$reused" $with --limit-mib 300 "$dir/used.gmtrace"
+  }
+}
+keeps bfc 258 514
+keeps expandable 262 522
 # What no stream freed serves every stream.
 sed 's/^f 1 5/f 1 -/; /^d/d; s/^a 3 268435456 5/a 3 268435456 6/' "$dir/unused.gmtrace" \
   >"$dir/none.gmtrace"
