@@ -311,8 +311,26 @@ for allocator in native bfc expandable; do
 done
 # Torch keeps such a block until stream 6 has used it too, or memory runs out.
 uses 'u 1 5 0' >"$dir/own.gmtrace"
+uses 'u 1 6 0
+u 1 7 0' >"$dir/both.gmtrace"
+uses 'u 1 7 0
+u 1 6 0' >"$dir/both_other.gmtrace"
+# Stream 6 still uses the first block that is freed, not the second one.
+cat >"$dir/second.gmtrace" <<END
+gmtrace 2
+a 1 134217728 5 0
+a 2 268435456 5 0
+u 1 6 0
+u 2 7 0
+f 1 5 1000
+f 2 5 1
+d 7 2 1
+a 3 268435456 5 2000
+d 6 9000 10000
+END
 sed 's/^f 1 5/f 1 -/' "$dir/used.gmtrace" >"$dir/finished.gmtrace"
-# keeps ALLOCATOR ONE TWO: its peaks in MiB where the block is reused, and where it is not.
+# keeps ALLOCATOR ONE TWO SECOND: its peaks in MiB where the block is reused, where it is not, and of
+# the last trace.
 keeps() {
   reused="_reserved_bytes\": $(($2 << 20))," more="_reserved_bytes\": $(($3 << 20)),"
   with="--json --allocator $1"
@@ -322,14 +340,18 @@ keeps() {
       gives "kept: $1: $name" "$reused" $with "$dir/$name.gmtrace"
     done
     gives "kept: $1" "$more" $with "$dir/used.gmtrace"
+    gives "kept: $1: two" "$more" $with "$dir/both.gmtrace"
+    gives "kept: $1: two, in turn" "$more" $with "$dir/both_other.gmtrace"
     gives "kept: $1: never" "$more" $with --stream-lag-us never "$dir/used.gmtrace"
+    gives "kept: $1: never, own stream" "$reused" $with --stream-lag-us never "$dir/own.gmtrace"
+    gives "kept: $1: the second" "_reserved_bytes\": $(($4 << 20))," $with "$dir/second.gmtrace"
     gives "kept: $1: 2001 us" "$reused" $with --stream-lag-us 2001 "$dir/used.gmtrace"
     gives "kept: $1: 2002 us" "$more" $with --stream-lag-us 2002 "$dir/used.gmtrace"
     gives "kept: $1: no memory" "$reused" $with --limit-mib 300 "$dir/used.gmtrace"
   }
 }
-keeps bfc 258 514
-keeps expandable 262 522
+keeps bfc 258 514 384
+keeps expandable 262 522 400
 # What no stream freed serves every stream.
 sed 's/^f 1 5/f 1 -/; /^d/d; s/^a 3 268435456 5/a 3 268435456 6/' "$dir/unused.gmtrace" \
   >"$dir/none.gmtrace"
