@@ -75,7 +75,8 @@ def small():
 
 
 def before():
-    """Of 100 there is nothing but its free, of 200 nothing at all; 300 is freed twice."""
+    """Of 100 there is nothing but its free, of 200 nothing at all; 300 is freed twice, and there at
+    the end; once the clock goes back."""
     p = Program()
     p.free(100, 4 * MIB)
     p.alloc(100, 512)
@@ -84,6 +85,8 @@ def before():
     p.entry("free_completed", 300, 512)
     p.alloc(100, 1024)
     p.segment(200, 20 * MIB, [(8 * MIB, 7 * MIB, "active_pending_free")], stream=7)
+    p.segment(300, 512, [(512, 512, "active_allocated")])
+    p.entries[3]["time_us"] = 0
     p.write("before.pickle")
 
 
@@ -93,6 +96,12 @@ def late():
     p.entry("free_requested", 100, 4 * MIB)
     p.alloc(200, 4 * MIB, 5)
     p.entry("free_completed", 100, 4 * MIB)
+    p.alloc(300, 8 * MIB)
+    p.free(300, 8 * MIB)
+    p.alloc(400, 2 * MIB)
+    p.entry("free_requested", 400, 2 * MIB)
+    p.alloc(500, 512)
+    p.entry("free_completed", 400, 2 * MIB)
     p.write("late.pickle", allocator_settings={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"})
 
 
@@ -102,7 +111,9 @@ def pools():
     p.alloc(1 << 30, 4 * MIB)
     p.alloc((1 << 30) + 4 * MIB, 4 * MIB)
     p.segment(4096, 20 * MIB, [(4 * MIB, 4 * MIB, "active_allocated")])
+    p.alloc(1 << 29, 4 * MIB)
     p.segment(1 << 30, 20 * MIB, [(4 * MIB, 4 * MIB, "active_allocated")] * 2, (0, 3))
+    p.segment(1 << 29, 20 * MIB, [(4 * MIB, 4 * MIB, "active_allocated")], (0, 4))
     p.write("pools.pickle")
 
 
@@ -184,6 +195,7 @@ def others():
     rows += ["1,10:00:00:000000,allocate,0x100,4194304,0", "1,10:00:01:000000,free,0x100,4194304,0"]
     rows += ["1,10:00:01.000007,allocate,0x200,8388608,0x2", "1,10:00:01.000008,allocate,0x0,0,0x2"]
     rows += ["1,10:00:02.000000,allocate failure,(nil),99,0x2", "1,1634567890.5,free,0x0,0,0x2"]
+    rows += ["1,10:00:00.500000,allocate,0x300,512,0", "1,1634567891.5,free,0x300,512,0"]
     write("rmm.csv", "\n".join(rows).encode())
     kept = {"Offset": 0, "Type": "BUFFER", "Size": 4 * MIB, "Name": "my mesh"}
     hole = {"Offset": 4 * MIB, "Type": "FREE", "Size": 60 * MIB}

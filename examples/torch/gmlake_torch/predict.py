@@ -51,7 +51,7 @@ def lines_of(told, served):
     for i, event in enumerate(told.events):
         yield from refusals(refused.get(i, ()), i)
         us = event[-2] if event[0] == "a" else event[-1]
-        dt, last = max(0, us - (last or us)), us
+        dt, last = us - (last or us), us
         if event[0] == "f":
             yield f"f {event[1]} {event[2]} {dt}"
             continue
