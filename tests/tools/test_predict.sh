@@ -82,6 +82,7 @@ gives 'fragments' 'First 64.0 MiB were asked for while 144.0 MiB were live, of 2
 ok 'fragments: native fails, too' prints "$native         fails: bfc failed at event 9 "
 ok 'fragments: not the lake' prints 'lake                                 0.234   1.000'
 ok 'fragments: is asked for' prints '1 of these requests are asked for in the replay, too.'
+ok 'fragments: given back' [ "$(tail -n 1 "$dir/fragments.pickle.gmtrace" | cut -c 1)" = f ]
 gives 'fragments: limit' 'Each allocator had 512.0 MiB.' --limit-gib .5 "$dir/fragments.pickle"
 gives 'too little' 'of 241.0 MiB that there were: too little for anybody.' "$dir/too little.pickle"
 ok 'too little: not asked for' [ "$(grep -c 'asked for in' "$dir/out")" = 0 ]
