@@ -21,7 +21,7 @@ import wheels  # noqa: E402
 SOURCES = ["gmlake_offload.h", "examples/profile.h", "examples/record.h"] + [
     f"examples/torch/{name}"
     for name in ("adapter.h", "calls.h", "lake.hpp", "offload.hpp", "offload_calls.hpp",
-                 "sharing.hpp")
+                 "session.hpp", "sharing.hpp")
 ]
 # What gmlake_torch.predict compiles, and the headers of bench.
 REPLAY = ("gmlake.h", "gmlake_bfc.h", "bench/replay.c", "bench/viewer.html", "examples/profile.h")

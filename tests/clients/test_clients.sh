@@ -81,8 +81,9 @@ compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
   done
   for python in python3 /usr/bin/python3; do # where a wheel can be made
     if "$python" -c 'import setuptools, pip, wheel' 2>/dev/null; then
-      mkdir -p "$dir/tree/tests" "$dir/toolkit/include/crt"
+      mkdir -p "$dir/tree/tests" "$dir/tree/bench" "$dir/toolkit/include/crt"
       cp -r ./*.h LICENSE packaging examples "$dir/tree"
+      cp bench/*.h bench/replay.c bench/viewer.html "$dir/tree/bench"
       cp -r tests/cuda_stub "$dir/tree/tests"
       cp tests/cuda_stub/cuda.h tests/clients/torch_stub/cuda_runtime_api.h "$dir/toolkit/include"
       touch "$dir/toolkit/include/crt/host_defines.h"
@@ -114,6 +115,9 @@ assert gmlake_pool.stats(0) is None and gmlake_torch.stats(0) is None'
 torch.version.git_version = "other"
 try: gmlake_torch.stats(0)
 except ImportError as error: assert "built for torch 2.12.0 stub" in str(error), error'
+      ok "python: $python: what predict compiles" "${CC:-cc}" -fsyntax-only -std=gnu99 \
+        -I "$site/gmlake_torch/source" "$site/gmlake_torch/source/bench/replay.c"
+      ok "python: $python: its page" [ -s "$site/gmlake_torch/source/bench/viewer.html" ]
       for value in 0 1; do
         ok "python: $python: the .pth file: $value" in_venv "GMLAKE_TORCH=$value" \
           "import sys; assert ('_gmlake_torch_hook' in sys.modules) == $value"
