@@ -308,7 +308,9 @@ ERRORS
   questions still work, gmlake_destroy cleans up. What the driver refuses to undo is quarantined:
   given up, counted in stats.quarantined_bytes, and offered to the driver again by gmlake_trim. To
   find errors in your program: the logger lists at gmlake_destroy what was never freed; GMLAKE_GUARD
-  finds accesses behind an end; GMLAKE_FILL, on the mock, makes reads of freed memory visible.
+  finds accesses behind an end; GMLAKE_FILL, on the mock, makes reads of freed memory visible, and
+  finds writes; gmlake_mock_use, there, finds kernels that use what is not theirs any more, and
+  streams that gmlake_record_stream did not name.
 
 FIRST STEP
   The first step of a program creates the memory that later steps reuse, at 28 us a chunk. Where a
@@ -389,7 +391,7 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_CAPTURING,     /* not allowed while the stream is being captured */
   GMLAKE_ERROR_FORKED,        /* a child of fork cannot use its parent's lake */
   GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
-  GMLAKE_ERROR_CORRUPT,       /* gmlake_check found a broken invariant */
+  GMLAKE_ERROR_CORRUPT,       /* gmlake_check found a broken invariant, GMLAKE_FILL a write */
   GMLAKE_ERROR_ASLEEP,        /* the pool sleeps: call gmlake_pool_wake first */
   GMLAKE_ERROR_BUSY           /* the pool is lent or exported, desc.residency refused, or another
                                  thread makes it sleep */
@@ -600,6 +602,20 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
    INVALID_ARGUMENT: the legacy stream, a second begin, or an end without a capture. */
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
+/* Queues work on the stream, a kernel, that uses the bytes of a live block, or of a buffer where it
+   has memory. From then on gmlake_free of that block, and gmlake_buffer_discard, resize and
+   destroy, answer INVALID_ARGUMENT as long as the work is not ordered before them: before new work
+   of the stream that they name, or of one that gmlake_record_stream named for the block. The work
+   is complete when the host waits for work queued behind it, or when the stream is finished. The
+   mock orders work by streams, events and waits alone: the legacy stream waits for no other.
+   Refuses, with a text in gmlake_get_last_error: INVALID_ARGUMENT (the bytes are not all of one
+   live block or buffer: they were freed, or lie behind its end; work of another stream used them
+   for a block before, and no event orders it; no such stream), ASLEEP, CAPTURING (the legacy stream
+   while another is captured). Else OUT_OF_HOST_MEMORY. On a stream that is being captured nothing
+   is queued: launches of graphs are gmlake_mock_launch's. pre: the backend is the lake's, or that
+   one calls it. Any thread. O(work that is not complete), and so is each such free from then on. */
+GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *lake, const void *ptr,
+                                         size_t bytes, gmlake_stream stream);
 /* Queues a launch of one of the graphs that were captured into the pool; `graph` is any number that
    tells it from the others. It runs after the earlier launches of the same graph. It is complete
    when the host waits for work queued behind it, or when the stream is finished. Refuses what
@@ -667,8 +683,10 @@ typedef struct gmlake_error_info {
 #define GMLAKE_LOG_INFO 2
 
 /* The lake tells the logger of: fatal errors; a lake that cannot stitch; a thread whose capture
-   mode stays relaxed, because the driver refused to set it back; at destroy every live block and
-   buffer (a warning with size, address and label). It is called with no lock held at the end of a
+   mode stays relaxed, because the driver refused to set it back; a write to free memory that
+   GMLAKE_FILL found; at destroy every live block and buffer (a warning with size, address and
+   label). Without a logger the last two are written to stderr, the leaks as a count, unless NDEBUG
+   is defined. It is called with no lock held at the end of a
    call: the call that caused the message, or another thread's that ends meanwhile. It may call the
    lake. It has to return: neither longjmp nor an exception may leave it. */
 typedef struct gmlake_logger {
@@ -840,8 +858,10 @@ typedef struct gmlake_observer {
 /* desc.flags */
 #define GMLAKE_SINGLE_THREADED 1u /* no locks; one thread at a time calls the lake */
 /* Finds errors in your program: fills memory with GMLAKE_FILL_NEW when it is handed out, and with
-   GMLAKE_FILL_FREE when nothing may use it any more. On a mock with real memory; else
-   UNSUPPORTED. */
+   GMLAKE_FILL_FREE when nothing may use it any more. When it serves again, the logger, or else
+   gmlake_get_last_error, is told of a write meanwhile (CORRUPT, with address and offset); the
+   request succeeds. Not looked at: what graphs know; buffers' chunks that blocks cannot have. On a
+   mock with real memory; else UNSUPPORTED. O(bytes) for each block. */
 #define GMLAKE_FILL 2u
 /* Finds accesses behind an end: a chunk's worth of addresses stays unmapped behind the last chunk
    of each window and behind the addresses of each buffer. */
@@ -3640,7 +3660,7 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
 static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream);
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
-static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
+static void gmlk_fill(gmlake *l, const gmlk_block *b, unsigned byte);
 
 /* Errors in words, and what the observer is told. */
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
@@ -3653,6 +3673,15 @@ static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call)
 static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, uint64_t address,
                       uint64_t bytes, uint64_t driver_ns, const char *reason);
 static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr);
+
+/* Refuses a free, or a buffer's discard, under work that gmlake_mock_use told of. */
+#if defined(GMLAKE_BACKEND_MOCK)
+static gmlake_result gmlk_mock_may_end(gmlake *l, uint64_t address, uint64_t bytes,
+                                       const gmlk_extra *extra, gmlake_stream stream,
+                                       const char *call);
+#else
+#define gmlk_mock_may_end(l, address, bytes, extra, stream, call) GMLAKE_OK
+#endif
 
 static const char *gmlk_check(const gmlake *l);
 
@@ -3778,8 +3807,9 @@ struct gmlake {
   unsigned stitches_in_row; /* since growth for a block; see gmlk_serve_as */
   int asks_first;           /* the policy chooses or evicts: every allocation takes the slow way */
   uint64_t request_count;   /* requests so far if is_watched; else 0 */
-  int is_watched;           /* there is an observer or a policy */
+  int is_watched;           /* there is an observer or a policy, or the mock is told of uses */
   int is_observed;          /* there is an observer */
+  gmlake_backend *mock;     /* that gmlake_mock_use tells of uses; NULL: none */
   const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
   gmlk_foretold *foretold;    /* the question that is asked: nothing is taken or created, and
                                  state_lock stays held; NULL: requests are served */
@@ -5128,6 +5158,15 @@ static int gmlk_in_callback(const gmlake *l, int of_policy) {
 
 #define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
 
+/* Tells of a mistake of the program's where there is no logger, unless NDEBUG is defined. */
+static void gmlk_say(const gmlake_error_info *info) {
+#if !defined(NDEBUG)
+  (void)fprintf(stderr, "%s: %s\n", info->call, info->text);
+#else
+  (void)info;
+#endif
+}
+
 /* Queues a message for the logger. */
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   if (!l->desc.logger.fn || l->log.count == GMLK_LOG_QUEUE) return;
@@ -5783,13 +5822,42 @@ static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *bat
         in the ring, and stay pending until >>grow quarantines their chunks.
    O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
 
+/* GMLAKE_FILL: tells of a byte that was written while it was free. */
+static void gmlk_fill_verify(gmlake *l, uint64_t address, size_t bytes) {
+  const unsigned char *at = (const unsigned char *)(uintptr_t)address;
+  size_t i = 0;
+  if (at[0] == GMLAKE_FILL_FREE && memcmp(at, at + 1, bytes - 1) == 0) return;
+  while (at[i] == GMLAKE_FILL_FREE) i++;
+  (void)gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "GMLAKE_FILL",
+                  "0x%llx, byte %llu of a new block of %llu at 0x%llx, is 0x%02x: it was written "
+                  "to while it was free",
+                  GMLK_ULL(address + i), GMLK_ULL(i), GMLK_ULL(bytes), GMLK_ULL(address), at[i]);
+  if (l->desc.logger.fn)
+    gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
+  else
+    gmlk_say(&l->error);
+}
+
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
-   on the mock. What sleeps has no memory to write to; others may use what is shared. */
-static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+   on the mock. What sleeps has no memory to write to; others may use what is shared. Graphs write
+   to memory that is free for the lake. */
+static void gmlk_fill(gmlake *l, const gmlk_block *b, unsigned byte) {
   const gmlk_arena *a = l->arenas[b->arena];
-  if (b->as.extra && b->as.extra->is_shared) return;
-  if (a->sleep < GMLK_ASLEEP)
-    memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
+  const uint64_t address = gmlk_address_of(a, b);
+  if ((b->as.extra && b->as.extra->is_shared) || a->sleep >= GMLK_ASLEEP) return;
+  if (byte == GMLAKE_FILL_NEW && !(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)))
+    gmlk_fill_verify(l, address, gmlk_to_bytes(b->grains));
+  memset((void *)(uintptr_t)address, (int)byte, gmlk_to_bytes(b->grains));
+}
+
+/* GMLAKE_FILL: what is free of an arena that has woken is new memory, or what a block left that was
+   freed meanwhile. O(blocks). */
+static void gmlk_fill_woken(const gmlake *l, const gmlk_arena *a) {
+  const gmlk_block *b;
+  if (!(l->desc.flags & GMLAKE_FILL) || a->is_bare) return;
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (b->state == GMLK_FREE && !gmlk_has_tag(b, GMLK_GRAPH_OWNED))
+      memset((void *)(uintptr_t)gmlk_home(a, b->at), GMLAKE_FILL_FREE, gmlk_to_bytes(b->grains));
 }
 
 /* A new extra record; NULL: no host memory. */
@@ -7078,6 +7146,9 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
   gmlk_arena_extend(a, slots->items[slots->count - 1] + 1);
   for (i = 0; i < slots->count; i = end) {
     end = gmlk_slots_row(slots, i);
+    if (l->desc.flags & GMLAKE_FILL && !a->is_bare && !imports)
+      memset((void *)(uintptr_t)gmlk_slot_home(a, slots->items[i]), GMLAKE_FILL_FREE,
+             (end - i) * a->chunk_bytes);
     gmlk_arena_back(a, slots->items[i], end - i);
   }
   return GMLAKE_OK;
@@ -8704,15 +8775,19 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   return b;
 }
 
-/* Asks the policy, frees and tells the observer. */
+/* Asks the mock and the policy, frees and tells the observer. */
 static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
   gmlk_block *b = gmlk_index_get(&l->index, address);
   size_t bytes = 0, slack = 0, pending;
   const char *reason = "free for the stream that it was freed on";
   gmlk_callback callback;
   gmlake_piece piece;
-  gmlake_result result;
+  gmlake_result result = GMLAKE_OK;
   int is_apart = 0;
+  if (b)
+    result =
+        gmlk_mock_may_end(l, address, gmlk_to_bytes(b->grains), b->as.extra, value, "gmlake_free");
+  if (result) return result;
   if (b && l->arenas[b->arena]->keeps_apart) { /* does it join its neighbours? */
     piece.home = (void *)(uintptr_t)address;
     piece.bytes = gmlk_to_bytes(b->grains);
@@ -9723,7 +9798,8 @@ static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, uns
 /* Carries out a change that has the chunks it needs, highest page first. What is discarded stays
    mapped. Then an event is recorded even if the lake has only one stream, since only complete
    memory serves other buffers without a wait. GMLAKE_FILL: the host fills the chunks, unless
-   another process may use them, which an extra record tells. */
+   another process may use them, which an extra record tells; new chunks of bare arenas, which have
+   no home, are not filled before. */
 static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                                unsigned stream) {
   const int fills = (l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP;
@@ -9736,6 +9812,8 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
     page = &b->pages[i];
     page->state = is_commit ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
     b->count += is_commit ? 1u : (uint32_t)-1;
+    if (fills && is_commit && !b->arena->is_bare && !b->arena->firsts[page->slot]->as.extra)
+      gmlk_fill_verify(l, page->address, b->arena->chunk_bytes);
     if (fills && !b->arena->firsts[page->slot]->as.extra)
       memset((void *)(uintptr_t)page->address, is_commit ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE,
              b->arena->chunk_bytes);
@@ -10139,6 +10217,11 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
       change->is_commit ? (uint32_t)(first / b->arena->chunk_bytes) : gmlk_buffer_count(b, first);
   change->to = gmlk_buffer_count(b, last);
   *out_stream = 0;
+  if (!change->is_commit && change->from < change->to &&
+      gmlk_mock_may_end(l, gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes,
+                        (change->to - change->from) * (uint64_t)b->arena->chunk_bytes, NULL, value,
+                        change->call))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (change->is_commit && l->is_restricted && gmlk_forbid_in_callback(l, change->call))
     return l->error.result;
   if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, b->arena, change->call);
@@ -10746,7 +10829,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
 }
 
 static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena *first = gmlk_pool_first_arena(l, pool);
+  gmlk_arena *first = gmlk_pool_first_arena(l, pool), *a;
   uint32_t end = GMLK_GRAINS_MAX;
   gmlake_result result;
   if (first->sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, "gmlake_pool_wake");
@@ -10754,6 +10837,7 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
   result = gmlk_pool_wake_up(l, pool);
   if (first->sleep == GMLK_ASLEEP) return result;
   result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_BACK, &end);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_fill_woken(l, a);
   gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
   return result;
 }
@@ -11298,13 +11382,16 @@ typedef struct gmlk_mock_reservation {
   size_t mapping_count, mapping_capacity;
 } gmlk_mock_reservation;
 
-typedef struct gmlk_mock_work { /* a recorded event, a launch, or a wait for another queue's work */
-  uint64_t due_ns;              /* [recording] when it completes, by the stream clock */
-  int held;                     /* [no wait] it does not complete before the stream is finished */
-  size_t awaited_queue;         /* [wait] */
-  uint64_t awaited_sequence;    /* [wait]; 0: none */
-  const gmlake_pool *pool;      /* [launch]; NULL: it is none */
-  uint64_t graph;               /* [launch] */
+/* A recorded event, a launch, a use of memory, or a wait for another queue's work. */
+typedef struct gmlk_mock_work {
+  uint64_t due_ns;           /* [recording] when it completes, by the stream clock */
+  int held;                  /* [no wait] it does not complete before the stream is finished */
+  size_t awaited_queue;      /* [wait] */
+  uint64_t awaited_sequence; /* [wait]; 0: none */
+  const gmlake_pool *pool;   /* [launch]; NULL: it is none */
+  uint64_t graph;            /* [launch] */
+  uint64_t address, end;     /* [use] of these bytes; end 0: it is none, */
+  int is_past;               /* of a block that has been freed since */
 } gmlk_mock_work;
 
 typedef struct gmlk_mock_queue {
@@ -12063,7 +12150,7 @@ static gmlake_result gmlk_mock_event_record(void *user, void *value, gmlake_stre
   gmlk_mock *mock = gmlk_mock_enter(user);
   gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
-  gmlk_mock_work work = {0, 0, 0, 0, NULL, 0};
+  gmlk_mock_work work = {0, 0, 0, 0, NULL, 0, 0, 0, 0};
   if (gmlk_mock_need_named(mock, event && queue) && gmlk_mock_may_queue(mock, queue, 0)) {
     work.held = queue->held || queue->lag_ns == UINT64_MAX;
     work.due_ns =
@@ -12128,7 +12215,7 @@ static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, voi
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
-  gmlk_mock_work work = {0, 0, 0, 0, NULL, 0};
+  gmlk_mock_work work = {0, 0, 0, 0, NULL, 0, 0, 0, 0};
   if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_need_recorded(mock, event) &&
       gmlk_mock_may_queue(mock, queue, GMLK_MOCK_CODE_CAPTURE_ISOLATION) &&
       !gmlk_mock_event_is_done(mock, event)) {
@@ -12472,16 +12559,18 @@ static uint64_t gmlk_mock_last_launch(const gmlk_mock_queue *queue, const gmlake
   return 0;
 }
 
-/* Queues a launch behind those of the same graph, as the driver does it. Before it is what its
-   queue has, and all that this waits for. */
-static void gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
-                                   uint64_t graph) {
-  gmlk_mock_work wait = {0, 0, 0, 0, NULL, 0}, launch = {0, 1, 0, 0, NULL, 0};
+/* Begins to find out what is ordered: what is complete, and what the queue has; NULL: no queue. */
+static void gmlk_mock_order_begin(gmlk_mock *mock, gmlk_mock_queue *queue) {
+  size_t i;
+  for (i = 0; i < mock->queue_count; i++) mock->queues[i].before = mock->queues[i].done;
+  if (queue) queue->before = queue->last;
+}
+
+/* Adds all that what is ordered waits for. */
+static void gmlk_mock_order_end(gmlk_mock *mock) {
   uint64_t s;
   size_t i;
   int moved;
-  for (i = 0; i < mock->queue_count; i++) mock->queues[i].before = mock->queues[i].done;
-  queue->before = queue->last;
   do {
     moved = 0;
     for (i = 0; i < mock->queue_count; i++)
@@ -12493,6 +12582,16 @@ static void gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, cons
         moved = 1;
       }
   } while (moved);
+}
+
+/* Queues a launch behind those of the same graph, as the driver does it. Before it is what its
+   queue has, and all that this waits for. */
+static void gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
+                                   uint64_t graph) {
+  gmlk_mock_work wait = {0, 0, 0, 0, NULL, 0, 0, 0, 0}, launch = {0, 1, 0, 0, NULL, 0, 0, 0, 0};
+  size_t i;
+  gmlk_mock_order_begin(mock, queue);
+  gmlk_mock_order_end(mock);
   launch.pool = pool;
   launch.graph = graph;
   for (i = 0; i < mock->queue_count; i++)
@@ -12525,6 +12624,126 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
     gmlk_mock_queue_launch(mock, queue, pool, graph);
   result = mock->result;
   gmlk_mutex_unlock(&mock->mutex);
+  return result;
+}
+
+/* A use of these bytes that is not ordered, of a block that has been freed since or of one that has
+   not, and its stream. NULL: there is none. What streams did that are gone is left out. */
+static const gmlk_mock_work *gmlk_mock_unordered(const gmlk_mock *mock, uint64_t address,
+                                                 uint64_t end, int is_past, uint64_t *out_stream) {
+  size_t i;
+  uint64_t s;
+  for (i = 0; i < mock->streams.count; i++) {
+    const gmlk_mock_stream *stream = (const gmlk_mock_stream *)gmlk_mock_at(&mock->streams, i);
+    const gmlk_mock_queue *queue = &mock->queues[stream->queue];
+    for (s = queue->before + 1; stream->slot.live && s <= queue->last; s++) {
+      const gmlk_mock_work *work = gmlk_mock_work_at(queue, s);
+      if (work->address >= end || address >= work->end || work->is_past != is_past) continue;
+      *out_stream = i * GMLK_MOCK_STREAM_UNIT;
+      return work;
+    }
+  }
+  return NULL;
+}
+
+static void gmlk_mock_note_past(gmlk_mock_work *work, uint64_t address, uint64_t end) {
+  work->is_past |= work->address < end && address < work->end;
+}
+
+/* pre: state_lock is held. */
+static gmlake_result gmlk_mock_may_end(gmlake *l, uint64_t address, uint64_t bytes,
+                                       const gmlk_extra *extra, gmlake_stream stream,
+                                       const char *call) {
+  gmlk_mock *mock;
+  const gmlk_mock_work *work;
+  gmlk_mock_queue *queue;
+  uint64_t user = 0, at = 0, s;
+  size_t i;
+  if (!l->mock) return GMLAKE_OK;
+  mock = gmlk_mock_lock(l->mock->user);
+  gmlk_mock_order_begin(mock, gmlk_mock_find_queue(mock, stream));
+  for (i = 0; extra && i < extra->used_count; i++) {
+    queue = gmlk_mock_find_queue(mock, l->streams.items[extra->used[i].stream]->value);
+    if (queue) queue->before = queue->last;
+  }
+  gmlk_mock_order_end(mock);
+  work = gmlk_mock_unordered(mock, address, address + bytes, 0, &user);
+  if (work) at = gmlk_max(work->address, address);
+  for (i = 0; !work && i < mock->queue_count; i++)
+    for (s = mock->queues[i].done + 1; s <= mock->queues[i].last; s++)
+      gmlk_mock_note_past(gmlk_mock_work_at(&mock->queues[i], s), address, address + bytes);
+  gmlk_mutex_unlock(&mock->mutex);
+  if (!at) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                   "stream 0x%llx may still use 0x%llx, byte %llu: call gmlake_record_stream for "
+                   "it before, or let %s wait for it",
+                   GMLK_ULL(user), GMLK_ULL(at), GMLK_ULL(at - address),
+                   stream == GMLAKE_STREAM_NONE ? "the host" : "this stream");
+}
+
+/* Whether the bytes are all memory of one live block or buffer. */
+static gmlake_result gmlk_mock_may_use(gmlake *l, uint64_t address, size_t bytes,
+                                       gmlake_stream stream, const char *call) {
+  gmlake_buffer *buffer;
+  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
+  const gmlk_arena *a = b ? l->arenas[b->arena] : buffer ? buffer->arena : NULL;
+  uint64_t end = 0;
+  if (a && a->sleep >= GMLK_ASLEEP) return gmlk_refuse_asleep(l, a, call);
+  if (b && b->state == GMLK_LIVE && address >= gmlk_address_of(a, b))
+    end = gmlk_address_of(a, b) + gmlk_to_bytes(b->grains);
+  if (!b && buffer) {
+    const size_t chunk = buffer->arena->chunk_bytes;
+    uint64_t n = (address - gmlk_buffer_address(buffer)) / chunk;
+    for (end = gmlk_buffer_address(buffer) + n * chunk;
+         (end <= address || end - address < bytes) && gmlk_is_committed(buffer, (uint32_t)n); n++)
+      end += chunk;
+  }
+  if (address < end && bytes <= end - address) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                   "stream 0x%llx uses %llu bytes from 0x%llx on: of these the live block or "
+                   "buffer there, if there is one, has %llu",
+                   GMLK_ULL((uintptr_t)stream), GMLK_ULL(bytes), GMLK_ULL(address),
+                   GMLK_ULL(end > address ? end - address : 0));
+}
+
+GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, const void *ptr,
+                                         size_t bytes, gmlake_stream stream) {
+  const char *call = "gmlake_mock_use";
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
+  gmlk_mock_work use = {0, 1, 0, 0, NULL, 0, 0, 0, 0};
+  uint64_t other = 0;
+  gmlk_mock *mock;
+  gmlk_mock_queue *queue;
+  gmlake_result result;
+  int is_early = 0;
+  if (!backend || !l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  use.address = address;
+  use.end = address + bytes;
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
+  mock = gmlk_mock_lock(backend->user);
+  mock->result = l->lost ? l->lost : gmlk_mock_may_use(l, address, bytes, stream, call);
+  queue = gmlk_mock_find_queue(mock, stream);
+  if (gmlk_mock_need_named(mock, queue != NULL) && !queue->capturing &&
+      gmlk_mock_may_queue(mock, queue, 0)) {
+    gmlk_mock_order_begin(mock, queue);
+    gmlk_mock_order_end(mock);
+    is_early = gmlk_mock_unordered(mock, address, use.end, 1, &other) != NULL;
+    if (gmlk_mock_need(mock, !is_early, GMLAKE_ERROR_INVALID_ARGUMENT))
+      (void)gmlk_mock_need(mock, gmlk_mock_push(queue, &use), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    l->mock = backend;
+    l->is_watched = 1;
+  }
+  result = mock->result;
+  gmlk_mutex_unlock(&mock->mutex);
+  if (!queue)
+    (void)gmlk_fail(l, result, call, "the mock has no stream 0x%llx", GMLK_ULL((uintptr_t)stream));
+  else if (is_early)
+    (void)gmlk_fail(
+        l, result, call,
+        "stream 0x%llx has to wait for stream 0x%llx, which used 0x%llx before: let it wait "
+        "for the stream that the block was allocated on",
+        GMLK_ULL((uintptr_t)stream), GMLK_ULL(other), GMLK_ULL(address));
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return result;
 }
 
@@ -13764,11 +13983,24 @@ static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const c
   l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
 }
 
-/* Tells the logger of every live block and buffer. pre: no lock is held. */
+/* Tells the logger of every live block and buffer, or says without one how many there are. pre: no
+   lock is held. */
 static void gmlk_report_leaks(gmlake *l) {
   const gmlake_buffer *buffer;
   const gmlk_block *b;
   const gmlk_arena *a;
+  if (!l->desc.logger.fn && (l->stats.live_count || l->stats.buffer_count)) {
+    gmlake_error_info info;
+    memset(&info, 0, sizeof(info));
+    info.call = "gmlake_destroy";
+    (void)snprintf(
+        info.text, sizeof(info.text),
+        "%llu blocks and %llu buffers, %llu bytes, were never freed: desc.logger is told "
+        "which",
+        GMLK_ULL(l->stats.live_count), GMLK_ULL(l->stats.buffer_count),
+        GMLK_ULL(l->stats.active_bytes));
+    gmlk_say(&info);
+  }
   if (!l->desc.logger.fn) return;
   GMLK_FOR_ARENAS(l, a) {
     for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {

@@ -484,10 +484,12 @@ static int open_descriptors(void) {
 /* Whether work completes by itself, whatever the line says. */
 static int has_own_time(void) { return 0; }
 
-/* The line's work that uses a block is done, and a graph is. The mock's work is only believed. */
+/* The line's work that uses a block is done, and a graph is. The mock's work is only believed; with
+   GMLAKE_FILL it is told of uses, and has to find them right. */
 static void device_use(block *b, int on) {
-  (void)b;
-  (void)on;
+  if (!(desc.flags & GMLAKE_FILL) || lake->lost || w.program->options[OPT_EXACT]) return;
+  must(gmlake_mock_use(mock, lake, (void *)(uintptr_t)b->at, b->bytes, w.lines[on].value),
+       "the mock refuses a use");
 }
 static void device_launch(const graph *g, int on) {
   (void)g;

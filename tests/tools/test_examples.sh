@@ -143,6 +143,8 @@ ok 'three_servers: all answer, and ask each other for memory' test "$(grep -cE \
   '^server [123] answered 100 requests; .* asked it [1-9][0-9]* times$' "$dir/out")" = 3
 
 example ci_mock "$($build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
+ok 'ci_mock: both mistakes are found' test "$(grep -cE '^gmlake_free: stream .* may still use |'\
+'^GMLAKE_FILL: .*, byte 1000 of a new block' "$dir/out")" = 2
 
 # Where the driver's library cannot be opened, they say so.
 mkdir "$dir/no_driver"
