@@ -1078,6 +1078,16 @@ static int close_record(const char *path, FILE *file) {
   return 0;
 }
 
+/* The page is called by the trace, and by the policy, if that is not the lake's own. */
+static int write_page(page *drawn, const char *name, const policy_plugin *policy) {
+  char title[100];
+  if (policy == &policy_builtins[0])
+    snprintf(title, sizeof title, "%s", name);
+  else
+    snprintf(title, sizeof title, "%.60s, policy %.29s", name, policy->name);
+  return page_write(drawn, title, DEVICE_BYTES);
+}
+
 static int replay_one(const char *name, const trace *t, const options *o) {
   const allocator *with = o->only ? o->only : &allocators[0];
   config settings = o->settings;
@@ -1119,7 +1129,7 @@ static int replay_one(const char *name, const trace *t, const options *o) {
     print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
               &result);
   if (ok && o->report) report_print(&seen);
-  if (ok && o->html_path) ok = page_write(&drawn, name, DEVICE_BYTES);
+  if (ok && o->html_path) ok = write_page(&drawn, name, settings.policy);
   page_free(&drawn);
   report_free(&seen);
   ok = close_record(o->series_path, s.file) && ok;

@@ -6,7 +6,8 @@
      size_t bytes = gmlake_metrics_write(lake, "gpu0", pools, 2, text, sizeof text);
      if (bytes && bytes <= sizeof text) ... answer /metrics with text, which has bytes - 1 ...
 
-   Memory is told by pool, and for pool="" of all that is in no pool; the lake's is their sum. All
+   Memory is told by pool, and of all that is in no pool: for pool="", or for the name of a pool NULL
+   in the list. The lake's is their sum. All
    names begin with gmlake_ and have the label `lake`. Sizes are bytes, times seconds. What ends in
    _total only grows.
 
@@ -25,7 +26,7 @@
 #include <string.h>
 
 typedef struct gmlake_metrics_pool {
-  gmlake_pool *pool;
+  gmlake_pool *pool;  /* NULL: what is in no pool */
   const char *name;   /* the label's value */
   gmlake_stats stats; /* of the last call: gmlake_metrics_write writes them */
 } gmlake_metrics_pool;
@@ -118,6 +119,8 @@ static inline const char *gmlake_metrics_of_pool(const gmlake_stats *s, unsigned
                                      "Committed in growing buffers, a part of live_bytes.",
                                      "Addresses mapped in windows, live and idle.",
                                      "Given back by what sleeps, and needed to wake it.",
+                                     "Held, and open to other processes.",
+                                     "Other processes' memory that is mapped here, held, too.",
                                      "Live blocks.",
                                      "Growing buffers.",
                                      "Windows, live and idle.",
@@ -125,8 +128,9 @@ static inline const char *gmlake_metrics_of_pool(const gmlake_stats *s, unsigned
   const double values[] = {
       (double)s->active_bytes,   (double)s->requested_bytes, (double)s->reserved_bytes,
       (double)s->pending_bytes,  (double)s->buffer_bytes,    (double)s->stitched_bytes,
-      (double)s->sleeping_bytes, (double)s->live_count,      (double)s->buffer_count,
-      (double)s->window_count,   (double)s->chunk_count};
+      (double)s->sleeping_bytes, (double)s->exported_bytes,  (double)s->imported_bytes,
+      (double)s->live_count,     (double)s->buffer_count,    (double)s->window_count,
+      (double)s->chunk_count};
   if (figure >= sizeof names / sizeof names[0]) return NULL;
   *out_help = help[figure];
   *out = values[figure];
@@ -144,17 +148,20 @@ static inline int gmlake_metrics_ask(gmlake_metrics *m, gmlake *lake) {
   return 1;
 }
 
-/* All lines of a figure stand together. */
+/* All lines of a figure stand together. What is in no pool has one, under whichever name. */
 static inline void gmlake_metrics_pools(gmlake_metrics *m) {
-  const char *name, *help;
+  const char *name, *help, *outside = "";
   char unnamed[32]; /* the label "" is of what is in no pool */
   unsigned figure = 0;
   double value;
   size_t i;
+  for (i = m->pool_count; i-- > 0;)
+    if (!m->pools[i].pool) outside = m->pools[i].name;
   while ((name = gmlake_metrics_of_pool(&m->outside, figure, &help, &value)) != NULL) {
     gmlake_metrics_head(m, name, "gauge", help);
-    gmlake_metrics_line(m, name, "pool", "", value);
+    gmlake_metrics_line(m, name, "pool", outside, value);
     for (i = 0; i < m->pool_count; i++) {
+      if (!m->pools[i].pool) continue;
       (void)gmlake_metrics_of_pool(&m->pools[i].stats, figure, &help, &value);
       (void)snprintf(unnamed, sizeof unnamed, "pool %u", (unsigned)i + 1);
       gmlake_metrics_line(m, name, "pool", *m->pools[i].name ? m->pools[i].name : unnamed, value);

@@ -26,8 +26,9 @@
    It also tells labels, pools and, if you ask for them, stacks, in remarks: bench/viewer.html and
    `build/replay --html` show labels; replay does not model pools. A label's address stands for its
    text, which is read when the address first comes. The trace has no alignments and flags, and does
-   not tell what sleeps. A stream that is being captured is not sampled, nor the legacy stream
-   while captures forbid it, where the backend knows that (is_capturing).
+   not tell what sleeps. A stream that is being captured is not sampled, and nothing is
+   sampled or asked for while captures forbid the legacy stream, where the backend knows that
+   (is_capturing).
 
    Without stacks it costs about 40 ns an allocation or free on x86-64, elsewhere also a call that
    reads the clock (`record --cost`, the program of examples/record.c, with -O2). That is at most
@@ -349,6 +350,15 @@ static inline int gmlake_recorder_may_sample(const gmlake_recorder *r, gmlake_st
   return b->stream_id(b->user, stream, &id, &code) == GMLAKE_OK;
 }
 
+/* Whether captures are under way, as far as the backend knows: then no stream and no event is
+   touched. */
+static inline int gmlake_recorder_captures(const gmlake_recorder *r) {
+  const gmlake_backend *const b = r->backend;
+  int is_capturing = 0, code = 0;
+  return GMLAKE_RECORDER_HAS(b, is_capturing) &&
+         (b->is_capturing(b->user, NULL, &is_capturing, &code) != GMLAKE_OK || is_capturing);
+}
+
 /* Exchanges the thread's capture mode: in the relaxed one (2) no question about an event spoils a
    capture. 0: the driver refused. */
 static inline int gmlake_recorder_exchange(const gmlake_recorder *r, int *mode) {
@@ -440,7 +450,8 @@ static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stre
   if (!r->is_sampling || (r->named < 2 && !r->buffers) || r->time_us - s->sampled_us < gap_us)
     return;
   now = gmlake_recorder_now_ns(r);
-  if (now < r->may_sample_ns || !gmlake_recorder_exchange(r, &mode)) return;
+  if (now < r->may_sample_ns || gmlake_recorder_captures(r)) return;
+  if (!gmlake_recorder_exchange(r, &mode)) return;
   gmlake_recorder_sample(r, s);
   (void)gmlake_recorder_exchange(r, &mode);
   r->may_sample_ns = gmlake_recorder_next_ns(r, now);
@@ -468,7 +479,8 @@ static inline void gmlake_recorder_poll(gmlake_recorder *r) {
   int mode = 2;
   if (!r->is_sampling || r->now_us - r->polled_us < r->poll_us) return;
   now = gmlake_recorder_now_ns(r);
-  if (now < r->may_poll_ns || !gmlake_recorder_exchange(r, &mode)) return;
+  if (now < r->may_poll_ns || gmlake_recorder_captures(r)) return;
+  if (!gmlake_recorder_exchange(r, &mode)) return;
   r->polled_us = r->now_us;
   for (i = 0; i < r->stream_count && r->is_sampling; i++) {
     gmlake_recorded_stream *const s = &r->streams[i];

@@ -143,6 +143,7 @@ static void write_end(server *s) {
 static void run(server *s, size_t blocks) {
   gmlake_buffer *caches[SEQUENCES];
   gmlake_pool_desc pool = {0};
+  char path[1100];
   void *ptr;
   size_t i;
   load(s);
@@ -170,6 +171,9 @@ static void run(server *s, size_t blocks) {
   for (i = 0; i < 2; i++) (void)take(s, 20 * MIB, "prompts", NULL, NULL);
   copy(s);
   write_end(s);
+  need("sleep", gmlake_pool_sleep(s->lake, s->pool, GMLAKE_SLEEP_DROP, NULL));
+  snprintf(path, sizeof path, "%s.asleep.json", s->name);
+  if (gmlake_snapshot_save(s->lake, path)) exit(1);
 }
 
 int main(int argc, char **argv) {
@@ -193,7 +197,7 @@ int main(int argc, char **argv) {
   need("destroy", gmlake_destroy(s.lake));
   gmlake_mock_destroy(s.backend);
   free(s.memory);
-  printf("%s.full.json and %s.end.json: open bench/viewer.html and drop them on it\n", s.name,
+  printf("%s.full.json, end.json, asleep.json: open bench/viewer.html and drop them on it\n",
          s.name);
   return 0;
 }

@@ -30,7 +30,8 @@
        name; the pool's address (0: no pool), label and limit_bytes
      "chunks": physical memory, one row a handle: address (0: only buffers can map it), bytes,
        state, arena, stream, handle
-     "blocks": what is allocated: address, bytes, requested_bytes, state ("live", or "pending":
+       A pool that sleeps has none, but for quarantined ones that the driver kept
+     "blocks": what is allocated, also what sleeps: address, bytes, requested_bytes, state ("live", or "pending":
        freed and still used), stream, arena, label or null, user_data (a string "0x..", or 0), age
        (how many blocks and pieces of windows became live after it)
      "holes": free ranges: address, bytes, state (who may take it), arena, stream. "free":
@@ -60,7 +61,7 @@
 #define GMLAKE_SNAPSHOT_ROOM 256   /* bytes that any number or name fits into */
 
 typedef struct gmlake_snapshot_desc { /* all zero: sensible defaults */
-  const char *name;                   /* shown by the viewer; NULL: "snapshot" */
+  const char *name; /* shown by the viewer; NULL: "snapshot", for which it shows the file's name */
   const gmlake_error_info *error; /* what an out-of-memory handler was told; NULL: the last error of
                                      the lake, if there was one */
   void *memory;                   /* to work in, aligned as malloc's; NULL: malloc and free */
@@ -304,6 +305,8 @@ static inline void gmlake_snapshot_stats(gmlake_snapshot *s) {
   GMLAKE_SNAPSHOT_OF(t, buffer_bytes);
   GMLAKE_SNAPSHOT_OF(t, buffer_bytes_peak);
   GMLAKE_SNAPSHOT_OF(t, sleeping_bytes);
+  GMLAKE_SNAPSHOT_OF(t, exported_bytes);
+  GMLAKE_SNAPSHOT_OF(t, imported_bytes);
   gmlake_snapshot_put(s, "}");
 }
 

@@ -69,8 +69,8 @@ example fallback \
   'gmlake_create: GMLAKE_ERROR_UNSUPPORTED' \
   '3145728 bytes came from gmlake_bfc.h'
 example snapshot \
-  "$build/examples/snapshot.full.json and $build/examples/snapshot.end.json: open \
-bench/viewer.html and drop them on it"
+  "$build/examples/snapshot.full.json, end.json, asleep.json: open bench/viewer.html and drop them \
+on it"
 example record \
   "recorded 4 steps of 6 allocations; to replay them: build/replay $build/examples/record.gmtrace"
 
@@ -217,6 +217,7 @@ for source in examples/*.c examples/*_*.cpp; do
   three_servers) longest=205 ;;
   prewarm) longest=80 ;; # runs a program twice
   record) longest=110 ;; # measures what recording costs, too
+  ci_mock) longest=130 ;; # failures, and two mistakes
   snapshot) longest=175 ;; # a server that has something to show
   *) longest=70 ;;
   esac

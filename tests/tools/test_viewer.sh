@@ -43,6 +43,7 @@ printf '%s\n' 'gmtrace 2' '# label: 1 weights' 'a 1 20000000 0 0' '# of: 1 0 0' 
   '# label: 2 <b>"activations' 'a 2 30000000 0 5' '# of: 2 0 0' 'm step' 'a 3 30000000 0 5' \
   '# of: 2 0 0' 'a 4 512 0 1' >"$out/labels.gmtrace"
 ok 'labels: a page' page 0 --html "$out/labels.html" "$out/labels.gmtrace"
+ok 'a policy: a page' page 0 --policy paper --html "$out/paper.html" "$out/labels.gmtrace"
 printf 'gmtrace 2\n# label: 2 x\na 1 5 0 0\n' >"$dir/bad.gmtrace"
 ok 'labels: out of order' page 2 --html "$dir/x.html" "$dir/bad.gmtrace"
 ok 'labels: out of order: reason' says ':2: labels count from 1 on'

@@ -218,6 +218,32 @@ async function checkMap(end) {
   ok('the scale changes', await text('#scale') !== scale);
 }
 
+/* What sleeps is not held. Who saved it gave it no name: the file's is shown. What buffers have is
+   theirs on the map, by name, and the axis has room for its sizes. */
+async function checkAsleep(browser) {
+  where = 'a pool that sleeps';
+  const files = ['full', 'asleep'].map((n) => path.join(folder, 'snapshot.' + n + '.json'));
+  const d = JSON.parse(fs.readFileSync(files[1], 'utf8')), pool = fields(d, 'arenas').find((a) => a.label === 'tenant b').arena;
+  ok('something sleeps', d.stats.sleeping_bytes > 0);
+  await open(browser, 'bench/viewer.html', 'light');
+  await page.setInputFiles('#file', files);
+  await page.waitForSelector('#main:not([hidden])');
+  same('name', await text('h1'), 'snapshot.asleep');
+  ok('in its tab, too', (await text('#docs')).includes('2: snapshot.asleep'), await text('#docs'));
+  same('held', await data('#figures', 'held'), d.stats.reserved_bytes);
+  same('live', await data('#figures', 'live'), d.stats.active_bytes -
+    sum(fields(d, 'blocks').filter((b) => b.arena === pool && b.state === 'live').map((b) => b.bytes)));
+  ok('what sleeps is told', / MiB asleep, which is not held/.test(await text('#figures')), await text('#figures'));
+  const buffers = fields(d, 'buffers').map((b) => b.address);
+  const drawn = await page.evaluate(`view.moment.arenas.flatMap((a) => [...a.items, ...a.bare]).filter((i) => i.buffer)
+    .map((i) => [i.buffer.label, i.n])`);
+  same('memory of buffers', sum(drawn.map((i) => i[1])), sum(fields(d, 'pieces').filter((p) => buffers.includes(p.owner)).map((p) => p.bytes)));
+  ok('is named', drawn.length && drawn.every((i) => i[0] === 'kv cache'), drawn);
+  ok('the axis has room', await page.evaluate(`['1.50 GiB', '1023 MiB', '99.9 MiB'].every((t) =>
+    $('stack').getContext('2d').measureText(t).width <= LEFT - 4)`));
+  await picture('snapshot-asleep');
+}
+
 /* A label is text, whatever it has in it. */
 async function checkHostile(browser) {
   where = 'a hostile snapshot';
@@ -263,8 +289,12 @@ async function checkTrace(browser, trace) {
   same('there is no map', await page.locator('#place').isVisible(), false);
 }
 
-/* Labels of a recording: of a replay, and of the trace alone. */
+/* Labels of a recording: of a replay, and of the trace alone. Another policy's page says so. */
 async function checkRecording(browser) {
+  where = 'paper.html';
+  await open(browser, path.join(folder, 'paper.html'), 'light');
+  await page.waitForSelector('html[data-ready]');
+  same('the policy', await text('h1'), 'labels, policy paper');
   for (const file of ['labels.html', 'labels.gmtrace']) {
     where = file;
     const isPage = file.endsWith('html');
@@ -297,6 +327,7 @@ async function checkLarge(browser) {
   const browser = await browserType.launch({ executablePath: chromium, args: ['--no-sandbox'] });
   try {
     await checkSnapshots(browser);
+    await checkAsleep(browser);
     await checkHostile(browser);
     await checkStrange(browser);
     for (const trace of traces) await checkReplay(browser, trace);

@@ -102,6 +102,23 @@ static void figures_are_by_pool(void **state) {
   assert_true(value_of("gmlake_driver_seconds_total{lake=\"gpu0\"} ") < 1);
 }
 
+/* A pool NULL in the list: its name, and no second line, so the sum over pools is the lake's. */
+static void what_is_in_no_pool_counts_once(void **state) {
+  gmlake_metrics_pool both[2];
+  const char *at = text;
+  unsigned lines = 0;
+  (void)state;
+  both[0] = pools[0];
+  memset(&both[1], 0, sizeof both[1]);
+  both[1].name = "rest";
+  (void)take(1000);
+  assert_true(gmlake_metrics_write(lake, "gpu0", both, 2, text, sizeof text) > 0);
+  assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"rest\"} "), 1024);
+  assert_null(strstr(text, "pool=\"\""));
+  while ((at = strstr(at, "\ngmlake_live_bytes{")) != NULL) at++, lines++;
+  assert_int_equal(lines, 2);
+}
+
 /* A comment with HELP, then one with TYPE, then the lines of that name. */
 static void every_line_is_well_formed(void **state) {
   char name[64] = "", type[64] = "", line[512];
@@ -183,6 +200,7 @@ static void a_pool_without_a_name_has_a_label(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {CASE(figures_are_by_pool),
+                                     CASE(what_is_in_no_pool_counts_once),
                                      CASE(every_line_is_well_formed),
                                      CASE(a_buffer_that_is_too_small_is_told),
                                      CASE(a_number_has_a_point_in_every_locale),

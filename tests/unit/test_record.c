@@ -432,7 +432,7 @@ static void not_sampled(void **state) {
   x = take(7, a);
   (void)take(5, NULL);
   gmlake_mock_get_census(f.mock, &census);
-  gmlake_mock_fail_at(f.mock, census.call_count + 2, GMLAKE_ERROR_DRIVER, 0);
+  gmlake_mock_fail_at(f.mock, census.call_count + 3, GMLAKE_ERROR_DRIVER, 0);
   assert_ok(gmlake_free(f.lake, x, a));
   assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
   assert_recorded(
@@ -442,7 +442,29 @@ static void not_sampled(void **state) {
   assert_int_equal(close_lake(), 0);
 }
 
-/* Events are asked about in the relaxed mode, and recorded on no stream that a capture forbids. */
+static gmlake_backend watched; /* the mock, as the recorder calls it */
+static unsigned calls_outside, calls_in_captures;
+
+static void note_call(void) {
+  int is_capturing = 0, code = 0;
+  assert_ok(f.mock->is_capturing(f.mock->user, NULL, &is_capturing, &code));
+  if (is_capturing)
+    calls_in_captures++;
+  else
+    calls_outside++;
+}
+
+static gmlake_result watched_record(void *user, void *event, gmlake_stream stream, int *out_code) {
+  note_call();
+  return f.mock->event_record(user, event, stream, out_code);
+}
+
+static gmlake_result watched_query(void *user, void *event, int *out_done, int *out_code) {
+  note_call();
+  return f.mock->event_query(user, event, out_done, out_code);
+}
+
+/* While a capture is under way the recorder touches no stream and no event. */
 static void captures_are_not_spoilt(void **state) {
   gmlake_stream a, b;
   gmlake_pool *pool;
@@ -453,6 +475,11 @@ static void captures_are_not_spoilt(void **state) {
   assert_ok(gmlake_mock_stream_create(f.mock, &a));
   assert_ok(gmlake_mock_stream_create(f.mock, &b));
   assert_ok(gmlake_pool_create(f.lake, NULL, &pool));
+  watched = *f.mock;
+  watched.event_record = watched_record;
+  watched.event_query = watched_query;
+  f.recorder->backend = &watched;
+  calls_outside = calls_in_captures = 0;
   for (i = 0; i < 3; i++) { /* with work that is pending, and work that completes meanwhile */
     gmlake_mock_stream_hold(f.mock, b);
     x = take(5, a);
@@ -469,6 +496,8 @@ static void captures_are_not_spoilt(void **state) {
     assert_ok(gmlake_capture_end(f.lake, a));
     assert_true(f.recorder->is_sampling);
   }
+  assert_true(calls_outside > 5);
+  assert_int_equal(calls_in_captures, 0);
   assert_ok(gmlake_pool_destroy(f.lake, pool));
   assert_int_equal(close_lake(), 0);
 }
