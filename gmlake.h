@@ -120,6 +120,12 @@ STREAMS
   - Several streams: the lake records an event on a stream each time that 1/128 of all memory it
     holds was freed on that stream, but at least a chunk; and before it would grow. Another stream
     gets the memory when the event has completed, or behind a wait on the device.
+  - Which desc.cross_stream? Of one stream: any. Of several, where memory is short:
+    GMLAKE_WAIT_FIRST. Of what it holds .960 to .997 is used in recordings of six programs, where
+    GMLAKE_GROW_FIRST has .694 to .996 (bench/RESULTS.md); in the one that waits most its streams
+    stand still for 1.4 of 11 s, if nothing else makes them wait. GMLAKE_GROW_FIRST, the default,
+    where a stream may not wait for another as long as there is memory. GMLAKE_WAIT_IF_SOON is
+    between them.
   - Waits on the device are queued where desc.cross_stream allows them, and where memory is short.
     Within a process they make no cycle. Each waits for an event that the host recorded earlier, so
     for work that it queued earlier, and never for work that is queued later. Two processes can wait
@@ -262,10 +268,10 @@ POLICIES
   desc.policy is for research. It is a table of decisions; the lake asks for each one that is set.
   A policy reads a view of the pools and returns a plan. The lake checks the plan before it changes
   anything, and carries it out by itself: a wrong policy cannot break the heap.
-  bench/policy_paper.h is the GMLake paper's own strategy. desc.observer is told of every step that
-  the lake takes, whoever decides; examples/record.h records a program's allocations with it.
-  Neither may be left by longjmp or by a C++ exception: a lock would stay held. Policies are not
-  asked about buffers.
+  bench/policy.h says how to try a policy on recorded programs: begin there. bench/policy_paper.h is
+  the GMLake paper's own strategy. desc.observer is told of every step that the lake takes, whoever
+  decides; examples/record.h records a program's allocations with it. Neither may be left by longjmp
+  or by a C++ exception: a lock would stay held. Policies are not asked about buffers.
 
 THREADS
   Every function but gmlake_destroy may be called from any thread. There are two locks. The driver
@@ -696,8 +702,8 @@ typedef struct gmlake_logger {
 
 /* Called with no lock held when memory has run out, also for a request that can never be served
    (compare asked_bytes with limit_bytes and with the device). It may free, shrink and trim on this
-   lake; it may not allocate or grow. If it answers non-zero the lake tries again, eight times at
-   most. It has to return: neither longjmp nor an exception may leave it. */
+   lake, and put pools to sleep; it may not allocate or grow. If it answers non-zero the lake tries
+   again, eight times at most. It has to return: neither longjmp nor an exception may leave it. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
@@ -1015,7 +1021,7 @@ typedef struct gmlake_map_entry {
 typedef struct gmlake_stats {
   size_t struct_bytes;                          /* set by the caller; 0: this header's size */
   size_t requested_bytes, requested_bytes_peak; /* live blocks and buffers, as asked for */
-  size_t active_bytes, active_bytes_peak;       /* the same, rounded */
+  size_t active_bytes, active_bytes_peak;       /* the same, rounded. Both count what sleeps, too */
   size_t reserved_bytes, reserved_bytes_peak;   /* physical memory held */
   size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
   size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams alone */
@@ -5202,8 +5208,9 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
 /* Fails a call that may take memory, if a callback makes it. pre: l->is_restricted. */
 static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
   if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
-  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                   "called from the out-of-memory handler, which may free and trim only");
+  return gmlk_fail(
+      l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+      "called from the out-of-memory handler, which may free, trim and put to sleep only");
 }
 
 /* The answer to a call that wants memory of an arena that sleeps. */

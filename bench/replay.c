@@ -55,6 +55,7 @@ typedef struct config {
 } config;
 
 typedef struct counters {
+  uint64_t used_bytes; /* of the lake: what is live, and what recorded streams still use */
   uint64_t reserved_bytes, reserved_bytes_peak, metadata_bytes_peak, chunk_count;
   uint64_t driver_call_count, driver_ns;
   uint64_t grow_ns, grown_bytes; /* [once] what creating chunks costs, of so many bytes */
@@ -438,6 +439,7 @@ static void lake_get_counters(void *self, counters *out) {
   gmlake_stats stats;
   memset(&stats, 0, sizeof stats);
   gmlake_get_stats(((lake_run *)self)->lake, &stats);
+  out->used_bytes = stats.active_bytes + stats.pending_bytes;
   out->reserved_bytes = stats.reserved_bytes;
   out->reserved_bytes_peak = stats.reserved_bytes_peak;
   out->metadata_bytes_peak = stats.metadata_bytes_peak;
@@ -676,13 +678,14 @@ typedef struct records {
   decisions *told;
   report *seen; /* what is printed at the end */
   page *drawn;
+  uint64_t *used_peak;
 } records;
 
-static const records nothing = {NULL, NULL, NULL, NULL, NULL};
+static const records nothing = {NULL, NULL, NULL, NULL, NULL, NULL};
 
 static const char *replay_range(replay *r, size_t begin, size_t end, const records *to) {
   size_t i;
-  if (!to->points && !to->rows && !to->told && !to->seen && !to->drawn)
+  if (!to->points && !to->rows && !to->told && !to->seen && !to->drawn && !to->used_peak)
     return replay_ops(r, begin, end);
   for (i = begin; i < end; i++) {
     const char *error;
@@ -693,8 +696,9 @@ static const char *replay_range(replay *r, size_t begin, size_t end, const recor
     if (error) return error;
     if (to->seen) report_after(to->seen, i);
     if (to->drawn) page_after(to->drawn, i, r->blocks[r->t->ops[i].id]);
-    if (!to->points && !to->rows) continue;
+    if (!to->points && !to->rows && !to->used_peak) continue;
     r->with->get_counters(r->self, &now);
+    if (to->used_peak && now.used_bytes > *to->used_peak) *to->used_peak = now.used_bytes;
     if (to->points) series_add(to->points, i, now.reserved_bytes);
     if (to->rows) iterations_add(to->rows, i, &now);
   }
@@ -879,34 +883,39 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
 }
 
 static void print_table_head(void) {
-  printf("%-22s %-18s %7s %8s %6s %9s %9s %9s %6s\n", "trace", "allocator", "live", "reserved",
-         "util", "driver", "driver", "calls of", "ns per");
-  printf("%-22s %-18s %7s %8s %6s %9s %9s %9s %6s\n", "", "", "GiB", "GiB", "", "calls", "ms",
-         "2nd half", "op");
+  printf("%-22s %-18s %7s %7s %8s %6s %9s %9s %9s %6s\n", "trace", "allocator", "live", "used",
+         "reserved", "util", "driver", "driver", "calls of", "ns per");
+  printf("%-22s %-18s %7s %7s %8s %6s %9s %9s %9s %6s\n", "", "", "GiB", "GiB", "GiB", "", "calls",
+         "ms", "2nd half", "op");
 }
 
-static void print_recorded_row(const char *name, const trace *t) {
-  uint64_t live = t->recorded_active_bytes_peak, reserved = t->recorded_reserved_bytes_peak;
-  char text[3][32] = {"-", "-", "-"};
+/* What torch recorded is what is used, what a lake did is what is live. */
+static void print_recorded_row(const char *name, const trace *t, uint64_t used) {
+  const uint64_t live = t->is_of_lake ? t->recorded_active_bytes_peak : 0;
+  const uint64_t reserved = t->recorded_reserved_bytes_peak;
+  char text[4][32] = {"-", "-", "-", "-"};
+  if (!live) used = t->recorded_active_bytes_peak;
   if (live) snprintf(text[0], sizeof text[0], "%.2f", gib(live));
-  if (reserved) snprintf(text[1], sizeof text[1], "%.2f", gib(reserved));
-  if (live && reserved) snprintf(text[2], sizeof text[2], "%.4f", ratio(live, reserved));
-  printf("%-22s %-18s %7s %8s %6s %9s %9s %9s %6s\n", name,
-         t->is_of_lake ? "lake (recorded)" : "torch (recorded)", text[0], text[1], text[2], "-",
-         "-", "-", "-");
+  if (used) snprintf(text[1], sizeof text[1], "%.2f", gib(used));
+  if (reserved) snprintf(text[2], sizeof text[2], "%.2f", gib(reserved));
+  if (used && reserved) snprintf(text[3], sizeof text[3], "%.4f", ratio(used, reserved));
+  printf("%-22s %-18s %7s %7s %8s %6s %9s %9s %9s %6s\n", name,
+         t->is_of_lake ? "lake (recorded)" : "torch (recorded)", text[0], text[1], text[2], text[3],
+         "-", "-", "-", "-");
 }
 
-static void print_row(const char *name, const char *label, const trace *t, const outcome *o) {
+static void print_row(const char *name, const char *label, const trace *t, uint64_t used,
+                      const outcome *o) {
   const counters *c = &o->first;
   char second_half[32] = "-", ns_per_op[32] = "-";
   if (o->has_second_half) {
     snprintf(second_half, sizeof second_half, "%llu", (unsigned long long)o->second_half_calls);
   }
   if (!o->settings.once) snprintf(ns_per_op, sizeof ns_per_op, "%.0f", o->ns_per_op);
-  printf(
-      "%-22s %-18s %7.2f %8.2f %6.4f %9llu %9.1f %9s %6s\n", name, label, gib(t->active_bytes_peak),
-      gib(c->reserved_bytes_peak), ratio(t->active_bytes_peak, c->reserved_bytes_peak),
-      (unsigned long long)c->driver_call_count, (double)c->driver_ns / 1e6, second_half, ns_per_op);
+  printf("%-22s %-18s %7.2f %7.2f %8.2f %6.4f %9llu %9.1f %9s %6s\n", name, label,
+         gib(t->active_bytes_peak), gib(used), gib(c->reserved_bytes_peak),
+         ratio(used, c->reserved_bytes_peak), (unsigned long long)c->driver_call_count,
+         (double)c->driver_ns / 1e6, second_half, ns_per_op);
 }
 
 /* ---- The program ----------------------------------------------------------------------------- */
@@ -943,6 +952,22 @@ static void clear_progress(void) {
   if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
 }
 
+/* The most memory that is live, or freed and still used by recorded streams. How long these use it
+   the lake tells, in a run of its own that waits for memory first. */
+static uint64_t used_peak(const char *name, const trace *t, const options *o) {
+  config settings = o->settings;
+  records to = nothing;
+  outcome ignored;
+  uint64_t peak = t->active_bytes_peak;
+  if (!t->use_count) return peak;
+  settings.policy = &policy_builtins[0];
+  settings.once = 1;
+  settings.limit_bytes = 0;
+  settings.cross_stream = GMLAKE_WAIT_FIRST;
+  to.used_peak = &peak;
+  return replay_trace(name, t, &allocators[0], &settings, &to, &ignored) ? peak : 0;
+}
+
 static void mean_add(mean *m, double utilization, double ns_per_op, uint64_t driver_ns) {
   if (!m->count || utilization < m->utilization_min) m->utilization_min = utilization;
   m->utilization_sum += utilization;
@@ -966,7 +991,9 @@ static void mean_print(const mean *m, const char *name) {
 }
 
 static void summary_print(const summary *s) {
-  printf("\n");
+  printf(
+      "\nused: live, or freed and still used by recorded streams, as torch counts, where the lake "
+      "waits first; util: used by reserved\n");
   mean_print(&s->torch, "torch");
   mean_print(&s->bfc, "bfc");
   mean_print(&s->expandable, "expandable");
@@ -987,7 +1014,7 @@ static const char *policy_label(const policy_plugin *policy) {
    complete, it gets no other lag; any other trace gets one row. --cross-stream matters only for the
    lake's own policy. */
 static int compare_lake(const char *name, const trace *t, const options *o,
-                        const policy_plugin *policy, summary *sum) {
+                        const policy_plugin *policy, uint64_t used, summary *sum) {
   static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
   int all = t->stream_count > 1 && !o->lag && o->cross_stream < 0;
   int own = policy == &policy_builtins[0], ok = 1, told = t->done_count != 0;
@@ -1019,7 +1046,7 @@ static int compare_lake(const char *name, const trace *t, const options *o,
       continue;
     }
     clear_progress();
-    print_row(name, label, t, &result);
+    print_row(name, label, t, used, &result);
     if (t->stream_count > 1) continue;
     mean_add_outcome(own ? &sum->lake : &sum->other, t, &result);
     if (!own) sum->other_name = policy->name;
@@ -1032,31 +1059,32 @@ static int compare_lake(const char *name, const trace *t, const options *o,
 }
 
 /* Prints the table's row of an allocator that knows no streams and no policy. */
-static int compare_one(const char *name, const trace *t, const options *o, const allocator *with,
-                       mean *m) {
+static int compare_one(const char *name, const trace *t, const options *o, uint64_t used,
+                       const allocator *with, mean *m) {
   outcome result;
   show_progress(name, with->name);
   if (!replay_trace(name, t, with, &o->settings, &nothing, &result)) return 0;
   clear_progress();
-  print_row(name, with->name, t, &result);
+  print_row(name, with->name, t, used, &result);
   if (t->stream_count == 1) mean_add_outcome(m, t, &result);
   return 1;
 }
 
 static int compare_all(const char *name, const trace *t, const options *o, summary *sum) {
+  const uint64_t used = used_peak(name, t, o);
   int single = t->stream_count == 1, ok;
   clear_progress();
-  print_recorded_row(name, t);
+  print_recorded_row(name, t, used);
   if (single && !t->is_of_lake && t->recorded_active_bytes_peak &&
       t->recorded_reserved_bytes_peak) {
     mean_add(&sum->torch, ratio(t->recorded_active_bytes_peak, t->recorded_reserved_bytes_peak), 0,
              0);
   }
-  ok = compare_one(name, t, o, &allocators[1], &sum->bfc);
-  ok &= compare_one(name, t, o, &allocators[3], &sum->expandable);
-  if (o->settings.policy) return compare_lake(name, t, o, o->settings.policy, sum) && ok;
-  ok &= compare_lake(name, t, o, &policy_builtins[1], sum);
-  return compare_lake(name, t, o, &policy_builtins[0], sum) && ok;
+  ok = compare_one(name, t, o, used, &allocators[1], &sum->bfc);
+  ok &= compare_one(name, t, o, used, &allocators[3], &sum->expandable);
+  if (o->settings.policy) return compare_lake(name, t, o, o->settings.policy, used, sum) && ok;
+  ok &= compare_lake(name, t, o, &policy_builtins[1], used, sum);
+  return compare_lake(name, t, o, &policy_builtins[0], used, sum) && ok;
 }
 
 /* Opens a file for rows or curves. Returns NULL after it has printed the failure. */
@@ -1127,7 +1155,7 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   if (ok && o->json) print_json(name, t, &result);
   if (ok && !o->json)
     print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
-              &result);
+              used_peak(name, t, o), &result);
   if (ok && o->report) report_print(&seen);
   if (ok && o->html_path) ok = write_page(&drawn, name, settings.policy);
   page_free(&drawn);
@@ -1319,8 +1347,10 @@ static const char about[] =
 static const char more[] =
     "\nColumns:\n"
     "  live GiB           most memory that the live blocks needed at once\n"
+    "  used GiB           the same with what recorded streams still use of freed blocks, as torch\n"
+    "                     counts, where the lake waits first\n"
     "  reserved GiB       most memory that the allocator held at once\n"
-    "  util               live / reserved\n"
+    "  util               used / reserved\n"
     "  driver calls, ms   in the first pass; what they cost is modelled\n"
     "  calls of 2nd half  driver calls in the second half of the iterations\n"
     "  ns per op          processor time of an allocation or a free, in the second pass\n"

@@ -180,8 +180,9 @@ static int shrink_while_it_is_busy(void *user, gmlake *of, const gmlake_error_in
   busy->is_busy = 1;
   judge(gmlake_buffer_resize(of, busy, UNIT, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
         "a growth in the handler");
-  judge(says("called_from_the_out-of-memory_handler,_which_may_free_and_trim_only", 67),
-        "the refusal says something else");
+  judge(
+      says("called_from_the_out-of-memory_handler,_which_may_free,_trim_and_put_to_sleep_only", 81),
+      "the refusal says something else");
   return 0;
 }
 

@@ -135,6 +135,7 @@ ok 'bfc: no profile' run 2 --allocator bfc --profile "$dir/profile" "$dir/small.
 ok 'table' run 0 "$dir/small.gmtrace"
 ok 'table: torch' prints 'torch (recorded)'
 ok 'table: expandable' prints ' expandable '
+ok 'table: a legend' prints 'used: live, or freed and still used by recorded streams, as torch counts'
 ok 'table: mean' prints 'lake   1 traces of one stream: utilization mean 0.1875, worst 0.1875'
 ok 'one row' run 0 --allocator bfc "$dir/small.gmtrace"
 ok 'one row: no summary' [ "$(wc -l <"$dir/out")" = 3 ]
@@ -306,6 +307,9 @@ ok 'uses: none' run 0 --json --cross-stream grow "$dir/unused.gmtrace"
 ok 'uses: none: reused' prints "\"peak_reserved_bytes\": $one, "
 ok 'uses: one' run 0 --json --cross-stream grow "$dir/used.gmtrace"
 ok 'uses: one: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'uses: the table' run 0 --once --allocator lake --cross-stream grow \
+  bench/traces/streams/fsdp2-llama-7b-LR-dyn.gmtrace.gz
+ok 'uses: the table: what recorded streams hold' grep -qE ' 17\.20 +17\.58 ' "$dir/out"
 for allocator in native bfc expandable; do
   ok "uses: $allocator" run 0 --json --allocator $allocator "$dir/used.gmtrace"
 done
@@ -413,7 +417,7 @@ ok 'report: both counts' prints 'In the whole trace 0.250 GiB are live at most (
 ok 'report: torch counts more' prints 'still use, which torch counts too, 0.500 GiB (0.9697).'
 ok 'report: live' prints '  live                                                  0.250 GiB  48.48 %'
 ok 'report: pending' prints '  freed, recorded streams still use it: stream 5        0.250 GiB  48.48 %'
-ok 'report: adds up' adds_up 0.516 "$(awk '/^used/ { print $6 }' "$dir/out")"
+ok 'report: adds up' adds_up 0.516 "$(awk '/^used/ { print $7 }' "$dir/out")"
 ok 'report: tags' run 0 --report --once --cross-stream grow "$dir/late.gmtrace"
 ok 'report: tags: of whole chunks' prints '  free, whole chunks, still used by stream 5            0.250 GiB '
 ok 'report: tags: the rest' prints '  free, in holes below a chunk                          0.016 GiB '
@@ -428,7 +432,7 @@ ok 'report: tags: the rest' prints '  free, in holes below a chunk              
 } >"$dir/turns.gmtrace"
 ok 'report: streams in turn' run 0 --report --once --cross-stream grow --stream-lag-us never \
   "$dir/turns.gmtrace"
-ok 'report: streams in turn: adds up' adds_up 0.391 "$(awk '/^turns/ { print $6 }' "$dir/out")"
+ok 'report: streams in turn: adds up' adds_up 0.391 "$(awk '/^turns/ { print $7 }' "$dir/out")"
 ok 'report: streams in turn: neither may have them' [ "$(sed -n \
   's/^  free, whole chunks that several streams share *\(0.[0-9]*\) GiB .*/\1/p' "$dir/out")" != 0.000 ]
 ok 'report: iterations' [ "$(grep -c '^        [0-9] ' "$dir/out")" = 3 ]
