@@ -13,14 +13,7 @@ RECIPE
 CONTENTS
   The manual: an example, what this header does not do, macros, glossary, the graph, how TENSILE
   plans, how a plan is run, how a session works, how a memgraph is run, the mock, CUDA, threads,
-  errors, costs. Then the declarations. Then the implementation, in sections with tags to search
-  for. Each section ends with its public functions.
-    common    >>base >>graph
-    TENSILE   >>plan >>jobs >>cyclic >>link >>profile >>itree >>swap >>cost >>emit
-    a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>simulate
-    the best  >>search
-    sessions  >>recording >>regions >>period >>session
-    backends  >>backend_mock >>backend_cuda >>memory_lake
+  errors, costs. Then the declarations, and the implementation.
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -1282,6 +1275,14 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && !defined(GMLAKE_OFFLOAD_IMPLEMENTATION_DONE)
 #define GMLAKE_OFFLOAD_IMPLEMENTATION_DONE
+
+/* ---- SECTIONS (grep -n '---- >>'). Each ends with its public functions.
+     common    >>base >>graph
+     TENSILE   >>plan >>jobs >>cyclic >>link >>profile >>itree >>swap >>cost >>emit
+     a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>simulate
+     the best  >>search
+     sessions  >>recording >>regions >>period >>session
+     backends  >>backend_mock >>backend_cuda >>memory_lake */
 
 /* ---- >>base: configuration, host memory, helpers ------------------------------------------------
    Owns nothing. Gives host memory in two ways: arrays that grow (gmlo_grow), and scopes

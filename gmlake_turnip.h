@@ -13,9 +13,7 @@ RECIPE
 CONTENTS
   The manual: an example, what this header does not do, macros, glossary, how TURNIP compiles, how
   a memgraph is checked, threads, errors, costs; gmlake_offload.h says how a memgraph is run. Then
-  the declarations. Then the implementation, in sections with tags to search for. Each section ends
-  with its public functions.
-    >>reach >>edges >>blocks >>compile >>tune >>memcheck
+  the declarations, and the implementation.
 
 EXAMPLE
       // Eight layers of 64 MiB of weights each, compiled for a device of 160 MiB.
@@ -225,6 +223,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
 #if !defined(GMLO_BYTES_MAX) /* gmlake_offload.h's implementation is not in this file */
 #error "define GMLAKE_OFFLOAD_IMPLEMENTATION, too, where GMLAKE_TURNIP_IMPLEMENTATION is defined"
 #endif
+
+/* ---- SECTIONS (grep -n '---- >>'). Each ends with its public functions.
+     >>reach >>edges >>blocks >>compile >>tune >>memcheck */
 
 /* ---- >>reach: reachability and transitive reduction ---------------------------------------------
    Owns nothing but its scratch memory. A graph is given by the predecessors of its nodes: those of
