@@ -6,10 +6,9 @@
      size_t bytes = gmlake_metrics_write(lake, "gpu0", pools, 2, text, sizeof text);
      if (bytes && bytes <= sizeof text) ... answer /metrics with text, which has bytes - 1 ...
 
-   Memory is told by pool, and of all that is in no pool: for pool="", or for the name of a pool NULL
-   in the list. The lake's is their sum. All
-   names begin with gmlake_ and have the label `lake`. Sizes are bytes, times seconds. What ends in
-   _total only grows.
+   Memory is told by pool, and of all that is in no pool: for pool="", or for the name of a pool
+   NULL in the list; the lake's is their sum. All names begin with gmlake_ and have the label
+   `lake`. Sizes are bytes, times seconds. What ends in _total only grows.
 
    Cost: O(blocks) in all, with the lake's locks held (gmlake_pool_get_stats of each pool), and what
    gmlake_get_budget asks of the driver. That is for a scrape each few seconds. Call it from any

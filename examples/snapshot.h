@@ -29,11 +29,11 @@
      "arenas": one row for each arena that has something on the map: its number, which other rows
        name; the pool's address (0: no pool), label and limit_bytes
      "chunks": physical memory, one row a handle: address (0: only buffers can map it), bytes,
-       state, arena, stream, handle
-       A pool that sleeps has none, but for quarantined ones that the driver kept
-     "blocks": what is allocated, also what sleeps: address, bytes, requested_bytes, state ("live", or "pending":
-       freed and still used), stream, arena, label or null, user_data (a string "0x..", or 0), age
-       (how many blocks and pieces of windows became live after it)
+       state, arena, stream, handle. A pool that sleeps has none, but for quarantined ones that the
+       driver kept
+     "blocks": what is allocated, also what sleeps: address, bytes, requested_bytes, state ("live",
+       or "pending": freed and still used), stream, arena, label or null, user_data (a string
+       "0x..", or 0), age (how many blocks and pieces of windows became live after it)
      "holes": free ranges: address, bytes, state (who may take it), arena, stream. "free":
        everybody. "tagged": that stream now, others after its work. "graph": captures into the pool
        alone. "quarantined": nobody
