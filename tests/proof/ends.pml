@@ -137,7 +137,7 @@ c_code {
     const int is_there = w.line_at[value] != GONE; /* the driver's answer, */
     *line = w.line_at[value];                      /* and the id */
     if (s && is_there && s->line == *line) {
-      if (s->is_dirty) (void)stream_fence(n);
+      if (s->is_dirty) (void)stream_fence(n); /* [F8] */
       return n;
     }
     if (s) stream_end(n, !is_there);
@@ -166,7 +166,7 @@ c_code {
   static void add_use(Block *x, int n) {
     if (x->uses[n] == w.streams[n].born) return;
     x->uses[n] = w.streams[n].born;
-    w.streams[n].uses++;
+    w.streams[n].uses++; /* [F7] */
   }
 
   static int uses_end(Block *x, int stream) {
@@ -351,10 +351,14 @@ c_code {
   }
 
   static void end_of_call(void) {
+    const int value = w.value, is_named = w.named != 0, line_named = w.line_at[value];
     int b, n, uses;
     memset(w.answers, 0, NUMBERS);
     memset(&w.named, 0, (size_t)(&w.may_destroy + 1 - &w.named));
     check_streams();
+    n = is_named && line_named != GONE ? stream_find(value) : 0;
+    must(!n || w.streams[n].line != line_named || !w.streams[n].is_dirty,
+         "a call names a stream and leaves its epoch open");
     for (b = 0; b < 2; b++) {
       const Block *x = &w.blocks[b];
       must(x->state == LIVE || is_covered(x->stream, x->epoch),
@@ -401,7 +405,7 @@ inline choose() {
 }
 
 /* The program: its calls that take state_lock alone, and what it does with streams. */
-active proctype program() {
+proctype program() {
 end:
   do
   :: atomic {
@@ -421,7 +425,7 @@ end:
 }
 
 /* Calls that take driver_lock: while the host waits, `program` goes on. */
-active proctype planner() {
+proctype planner() {
 end:
   do
   :: atomic {
@@ -441,11 +445,15 @@ end:
 }
 
 init {
+  atomic {
   c_code {
     w.is_ending = 1;
     w.line_at[0] = 0;
     w.line_at[1] = 1;
     w.value_of[1] = 1;
     w.born_lines = 2;
+  };
+    run program();
+    run planner()
   }
 }

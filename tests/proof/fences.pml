@@ -441,7 +441,7 @@ inline begin() {
   c_code { w.calls++; }
 }
 /* Calls that take state_lock alone. */
-active proctype program() {
+proctype program() {
 end:
   do
   :: atomic {
@@ -467,7 +467,7 @@ end:
 }
 
 /* Calls that take driver_lock: between its steps here state_lock is free, and `program` goes on. */
-active proctype planner() {
+proctype planner() {
 end:
   do
   :: atomic { begin(); c_code { refresh(1); end_of_call(); } }
@@ -570,5 +570,9 @@ end:
 }
 
 init {
-  c_code { w.blocks[WINDOW].state = EMPTY; }
+  atomic {
+  c_code { w.blocks[WINDOW].state = EMPTY; };
+    run program();
+    run planner()
+  }
 }
