@@ -1,24 +1,28 @@
-/* Streams that end untold and whose values come back, recorded streams, waits for the whole device:
-   GMLAKE_STREAMS_MAY_END.
+/* Streams that end untold and whose values come back, recorded streams, waits for the whole
+   device: GMLAKE_STREAMS_MAY_END.
 
    What is checked:
-   - gmlake.h, STREAMS: "The lake then touches a stream only in calls that name it; by naming it the
-     caller says that it exists." "a known value with another id is another stream. A block that
-     outlives its stream, or a stream that it is recorded on, may be freed with that stream's old
-     value as the stream; its memory serves again after a wait for the whole device. Where a free
-     names another stream than a block is recorded on, the next call that names the recorded one
-     records the event; before that, only a wait for the whole device gives the memory back".
+   - gmlake.h, STREAMS: "The lake then touches a stream only in calls that name it; by naming it
+     the caller says that it exists." "a known value with another id is another stream. A block
+     that outlives its stream, or a stream that it is recorded on, may be freed with that stream's
+     old value as the stream; its memory serves again after a wait for the whole device. Where a
+     free names another stream than a block is recorded on, the next call that names the recorded
+     one records the event; before that, only a wait for the whole device gives the memory back".
    - SECURITY.md, Order: "Memory passes from one stream to another only behind an event."
-   - SECURITY.md, What is not promised: "The lake cannot know that a stream was destroyed unless the
-     program calls gmlake_forget_stream before, or sets GMLAKE_STREAMS_MAY_END".
+   - SECURITY.md, What is not promised: "The lake cannot know that a stream was destroyed unless
+     the program calls gmlake_forget_stream before, or sets GMLAKE_STREAMS_MAY_END".
    - gmlake.h, >>tags: [F1] [F2] [F4] [F7] [F8].
 
-   Bounds: two blocks of a chunk; two values, which three streams have one after the other: each may
-   be destroyed at any time, told or untold, and its value come back at once; three numbers; two
-   fences a number; two works a stream; every order of OPS calls by two threads, one of which holds
-   driver_lock and releases state_lock while the host waits for the whole device.
+   Bounds: two blocks of a chunk; two values, which three streams have one after the other: each
+   may be destroyed at any time, told or untold, and its value come back at once; three numbers;
+   two fences a number; two works a stream; every order of OPS calls by two threads, one of which
+   holds driver_lock and releases state_lock while the host waits for the whole device.
 
-   Not in it: captures, marked streams, the legacy stream; a driver that does not answer stream_id. */
+   Assumed, though gmlake.h does not see to it: no thread begins a capture while the host waits
+   for the whole device (mistakes.txt: a_capture_begins_while_the_host_waits_for_the_device).
+
+   Not in it: what a capture uses (graphs.pml), marked streams, the legacy stream; a driver that
+   does not answer stream_id. */
 
 #ifndef OPS
 #define OPS 7
@@ -38,7 +42,7 @@ c_decl {
   enum { FREE, LIVE, PENDING };
 
   typedef struct {
-    unsigned char state, stream, epoch; /* the tag; of a live block its own stream, and that's born */
+    unsigned char state, stream, epoch; /* the tag; of a live block its own stream, and its born */
     unsigned char uses[NUMBERS]; /* recorded streams: of a live block their born, of a pending one
                                     the epoch that it waits for */
     /* What is true, and not known to the lake: */
@@ -55,7 +59,7 @@ c_decl {
     unsigned char answers[NUMBERS];     /* so many fences are complete when they are asked for */
     unsigned char line_at[VALUES];      /* the stream that has the value; GONE */
     unsigned char value_of[LINES], born_lines; /* so many streams have been created */
-    unsigned char waits;                /* the host waits for the device; `all` is what it then had */
+    unsigned char waits; /* the host waits for the device; `all` is what that had then */
     unsigned char calls_then;
     Clock all;
     /* In a call, 0 between two: the value that it names, and what applies. */
@@ -314,6 +318,7 @@ c_code {
 
   static void device_begin(void) {
     int n, line;
+    if (w.capture_count) return; /* CAPTURING */
     w.waits = 1;
     w.calls_then = w.calls;
     for (n = 1; n < NUMBERS; n++)
@@ -322,6 +327,8 @@ c_code {
   }
   static void device_end(void) {
     int n;
+    if (!w.waits) return;
+    must(!w.capture_count, "a wait for the whole device spoils a capture");
     join(&w.d.host, &w.all);
     for (n = 1; n < NUMBERS; n++) {
       Stream *s = &w.streams[n];
@@ -331,7 +338,7 @@ c_code {
     }
     take_back();
     for (n = 1; n < NUMBERS && w.calls == w.calls_then; n++)
-      must(!is_out(&w.streams[n]), "a wait for the whole device leaves work that only such one completes");
+      must(!is_out(&w.streams[n]), "a wait for the whole device leaves lost work");
     w.waits = w.calls_then = 0;
     memset(&w.all, 0, sizeof(Clock));
   }
@@ -373,7 +380,8 @@ c_code {
         uses += own_stream(x) == n;
         uses += x->uses[n] && x->uses[n] == w.streams[n].born;
       }
-      must(!w.streams[n].is_used || w.streams[n].uses == uses, "[F7] uses of live blocks are miscounted");
+      must(!w.streams[n].is_used || w.streams[n].uses == uses,
+           "[F7] uses of live blocks are miscounted");
     }
   }
 }
@@ -417,6 +425,8 @@ end:
       :: c_expr { w.may_free } -> c_code { call_free(); }
       :: c_expr { w.may_create } -> c_code { create(); }
       :: c_expr { w.may_destroy } -> c_code { w.line_at[w.value] = GONE; } /* untold */
+      :: c_expr { w.value == 0 && w.block == 0 && !w.waits } -> /* a capture begins, or ends */
+        c_code { w.named = 0; w.capture_count = !w.capture_count; }
       :: else
       fi;
       c_code { end_of_call(); }

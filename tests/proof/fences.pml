@@ -10,11 +10,12 @@
      until then work may still use its addresses."
    - gmlake.h, >>tags: [F1] [F2] [F4] [F5]; that used_count counts what its comment says.
 
-   Bounds: two chunks, each a block or both under one window; three streams of the program, of which
-   two may be forgotten, and two numbers for them, so that a number serves a second stream; two
-   fences a number, so that a third one makes room; three works a stream; every order of OPS calls by
-   two threads, one of which holds driver_lock and releases state_lock while it waits, maps and
-   unmaps. Whenever the driver is asked for an event it may say that it is complete, or not.
+   Bounds: two chunks, each a block or both under one window; three streams of the program, of
+   which two may be forgotten, and two numbers for them, so that a number serves a second stream;
+   two fences a number, so that a third one makes room; three works a stream; every order of OPS
+   calls by two threads, one of which holds driver_lock and releases state_lock while it waits,
+   maps and unmaps. Whenever the driver is asked for an event it may say that it is complete, or
+   not.
 
    Not in it: splits inside a chunk; captures (graphs.pml) and streams that end untold (ends.pml);
    the driver's errors, but that of a map. */
@@ -36,7 +37,7 @@ c_decl {
   enum { FREE, LIVE, PENDING, PIECE, RESERVED, UNBACKED, EMPTY, IDLE, DYING };
   
   typedef struct {
-    unsigned char state, stream, epoch; /* the tag; of a live block its own stream, and that's born */
+    unsigned char state, stream, epoch; /* the tag; of a live block its own stream, and its born */
     unsigned char uses[NUMBERS]; /* recorded streams: of a live block their born, of a pending one
                                     the epoch that it waits for */
     unsigned char is_shared;
@@ -151,7 +152,7 @@ c_code {
     return 1;
   }
 
-  /* Takes a chunk from FREE, or PENDING, to RESERVED; the number's stream waits for what uses it. */
+  /* Takes a chunk from FREE, or PENDING, to RESERVED; the stream waits for what uses it. */
   static int borrow(int n, int u) {
     Block *x = &w.blocks[u];
     if (x->state == PIECE && !wait_for_pending(n, WINDOW)) return 0;

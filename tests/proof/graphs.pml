@@ -1,25 +1,25 @@
 /* Captures and the graphs that come of them, lending, sleep.
 
    What is checked:
-   - gmlake.h, CAPTURES: "the lake does not record, wait or ask on the stream." "what a capture used
-     stays with the pool until the pool is destroyed: it is reused inside the capture, and by later
-     captures into the pool."
-   - SECURITY.md, Lending: "Between lend and recall, memory that a graph knows serves requests with
-     GMLAKE_TRANSIENT alone, stays mapped at the graph's addresses and is not returned. Each borrower
-     comes behind the launches and behind earlier borrowers, and the stream of recall behind all of
-     them."
-   - SECURITY.md, Sleep: "A pool that cannot be put to sleep stays awake". "A pool that cannot be woken
-     sleeps on and keeps what was kept." gmlake.h, SLEEP: "At waking these get memory again: blocks,
-     buffers, live windows, and what graphs know. KEEP keeps their contents."
+   - gmlake.h, CAPTURES: "the lake does not record, wait or ask on the stream." "what a capture
+     used stays with the pool until the pool is destroyed: it is reused inside the capture, and by
+     later captures into the pool."
+   - SECURITY.md, Lending: "Between lend and recall, memory that a graph knows serves requests
+     with GMLAKE_TRANSIENT alone, stays mapped at the graph's addresses and is not returned. Each
+     borrower comes behind the launches and behind earlier borrowers, and the stream of recall
+     behind all of them."
+   - SECURITY.md, Sleep: "A pool that cannot be put to sleep stays awake". "A pool that cannot be
+     woken sleeps on and keeps what was kept." gmlake.h, SLEEP: "At waking these get memory again:
+     blocks, buffers, live windows, and what graphs know. KEEP keeps their contents."
    - SECURITY.md, Order, of a pool that is destroyed: nothing goes under work; [N3].
    - gmlake.h, >>lend: [G1] [G2].
 
-   Bounds: one pool of two chunks, each a block; three streams; five numbers for them, a capture and
-   a loan; a graph that was captured and launched before, on stream 0, whose block is still live and was
-   used, or has been freed, lent and borrowed since;
-   then every order of OPS calls, of which the destruction of the pool and a sleep have a middle in
-   which other threads call; four works a stream. The program keeps the manual's rules and no more:
-   launches come behind each other, behind what it does with the graphs' results and behind recall.
+   Bounds: one pool of two chunks, each a block; three streams; five numbers for them, a capture
+   and a loan; a graph that was captured and launched before, on stream 0, whose block is still
+   live and was used, or has been freed, lent and borrowed since; then every order of OPS calls,
+   of which the destruction of the pool and a sleep have a middle in which other threads call;
+   four works a stream. The program keeps the manual's rules and no more: launches come behind
+   each other, behind what it does with the graphs' results and behind recall.
 
    Not in it: windows, two captures into one pool at once, the legacy stream, a capture that ends
    untold, streams that end (ends.pml); errors of a copy; desc.residency (locks.pml). */
@@ -44,7 +44,7 @@ c_decl {
   enum { AWAKE, CHANGING, ASLEEP };
 
   typedef struct {
-    unsigned char state, stream, epoch; /* the tag; of a live block its own stream, and that's born */
+    unsigned char state, stream, epoch; /* the tag; of a live block its own stream, and its born */
     unsigned char uses[NUMBERS];
     unsigned char in_graph, transient; /* its flags */
     unsigned char is_known, is_asleep, has_copy; /* of its chunk */
@@ -479,7 +479,7 @@ c_code {
       x->has_copy = (unsigned char)(keeps && x->content);
     }
   }
-  static void sleep_again(int is_taken) { /* DROP of a pool that sleeps; the driver takes the copies */
+  static void sleep_again(int is_taken) { /* DROP of a pool that sleeps */
     int u;
     if (w.sleep != ASLEEP || w.step) return;
     w.kept = (unsigned char)(w.kept && !is_taken); /* after an error contents are as before */
@@ -539,7 +539,8 @@ c_code {
     memset(&w.line, 0, (size_t)(&w.may_take + 1 - &w.line));
     check_streams();
     for (u = 0; u < CHUNKS; u++)
-      must(!(w.blocks[u].state == LIVE && w.blocks[u].transient) || w.loan, "[G2] borrowed of nobody");
+      must(!(w.blocks[u].state == LIVE && w.blocks[u].transient) || w.loan,
+           "[G2] borrowed of nobody");
     must(!(w.loan && w.captures), "[G1] a pool is lent while it is captured into");
   }
 }
@@ -566,13 +567,15 @@ end:
       :: c_expr { w.may_use } -> c_code { call_use(); }
       :: c_expr { w.may_free } -> c_code { call_free(); }
       :: c_expr { w.may_work && w.block == 0 } -> c_code { call_capture_begin(); }
-      :: c_expr { w.line < LINES && w.block == 0 && w.capturing[w.line] } -> c_code { call_capture_end(); }
+      :: c_expr { w.line < LINES && w.block == 0 && w.capturing[w.line] } ->
+        c_code { call_capture_end(); }
       :: c_expr { w.may_launch } -> c_code { call_launch(); }
       :: c_expr { w.may_work && w.block == 0 } -> c_code { call_lend(); }
       :: c_expr { w.may_work && w.block == 0 && w.loan } -> c_code { call_recall(); }
       :: c_expr { w.line == LINES && w.block == 0 } -> c_code { call_trim(); }
       :: c_expr { w.line == LINES } -> c_code { call_grow(); }
-      :: c_expr { w.line == LINES && w.block == 1 } -> c_code { w.answers[1] = w.answers[3] = FENCES; refresh(1); }
+      :: c_expr { w.line == LINES && w.block == 1 } ->
+        c_code { w.answers[1] = w.answers[3] = FENCES; refresh(1); }
       :: c_expr { w.line == LINES && w.block == 1 && w.sleep } -> c_code { sleep_again(0); }
       :: c_expr { w.line == LINES && w.block == 1 && w.sleep } -> c_code { sleep_again(1); }
       :: c_expr { w.line == LINES && w.block == 1 && w.sleep } -> c_code { call_wake(0); }

@@ -2,21 +2,24 @@
 
    What is checked:
    - gmlake.h, THE DATA MODEL: "state_lock guards everything above but what only the holder of
-     driver_lock uses." "One that does takes driver_lock, plans and reserves under state_lock, releases
-     that, calls the driver, takes it again, and commits. If a call failed it unmaps what it mapped, by
-     one call, and then gives up what it reserved".
-   - gmlake.h, THREADS: the driver lock "is for the one thread that plans and calls the driver"; frees,
-     and allocations that need no driver, take the state lock "alone and never wait for the driver".
+     driver_lock uses." "One that does takes driver_lock, plans and reserves under state_lock,
+     releases that, calls the driver, takes it again, and commits. If a call failed it unmaps what
+     it mapped, by one call, and then gives up what it reserved".
+   - gmlake.h, THREADS: the driver lock "is for the one thread that plans and calls the driver";
+     frees, and allocations that need no driver, take the state lock "alone and never wait for the
+     driver".
    - SECURITY.md, Ownership: "No byte of physical memory belongs to two live blocks."
-   - SECURITY.md, Failures: live blocks and the accounting "are then as they were before the call".
-     Sleep: "A pool that cannot be put to sleep stays awake".
-   - SECURITY.md, Threads: "Every function except destroy may be called from any thread at any time."
+   - SECURITY.md, Failures: live blocks and the accounting "are then as they were before the
+     call". Sleep: "A pool that cannot be put to sleep stays awake".
+   - SECURITY.md, Threads: "Every function except destroy may be called from any thread at any
+     time."
    - gmlake.h, >>entry [Y1]: "The user's logger and out-of-memory handler run with no lock held";
      >>lake [K1]; that no call waits for a lock for ever.
 
-   Bounds: three slots of one arena, two with a chunk, and a window over these; two threads, with OPS
-   calls together; in each call's handler one more call; two driver calls of a run may fail, so also one
-   and its undoing. Lock and unlock are single steps: that the spin lock is one is not checked.
+   Bounds: three slots of one arena, two with a chunk, and a window over these; two threads, with
+   OPS calls together; in each call's handler one more call; two driver calls of a run may fail,
+   so also one and its undoing. Lock and unlock are single steps: that the spin lock is one is not
+   checked.
 
    Not in it: streams and tags (fences.pml); splits inside a chunk; a child of fork; a lake of one
    thread; buffers. */
@@ -62,7 +65,7 @@ byte calls, failures;
 #define IS_RESTRICTED (callback[1] || callback[2])
 #define HOLDS_STATE assert(state_lock == me)
 #define HOLDS_BOTH assert(state_lock == me && driver_lock == me)
-/* The driver is called by who holds driver_lock alone, and nobody waits for state_lock meanwhile. */
+/* Who holds driver_lock alone calls the driver, and nobody waits for state_lock meanwhile. */
 #define DRIVES assert(driver_lock == me && state_lock != me)
 
 inline lock_state() {
@@ -394,7 +397,8 @@ question: /* gmlk_enter_to_ask: gmlake_check, gmlake_get_map */
     od;
     i = 0;
     assert(window_mapped <= (window != EMPTY));
-    assert(window != DYING && (window == LIVE || window == IDLE) <= (window_mapped || sleep == ASLEEP));
+    assert(window != DYING);
+    assert((window == LIVE || window == IDLE) <= (window_mapped || sleep == ASLEEP));
     goto leave_driver
   }
 
@@ -517,6 +521,7 @@ pool_wake:
   atomic {
     HOLDS_BOTH;
     assert(sleep == CHANGING);
+    assert((window == LIVE || window == IDLE) <= window_mapped);
     sleep = AWAKE;
     goto leave_driver
   }
@@ -527,7 +532,7 @@ pool_destroy: /* called from a handler */
   atomic {
     HOLDS_BOTH;
     if
-    :: sleep == CHANGING || asks_pool[1] || asks_pool[2] -> goto leave_driver /* gmlk_refuse_asking */
+    :: sleep == CHANGING || asks_pool[1] || asks_pool[2] -> goto leave_driver
     :: owner[0] || owner[1] || owner[2] -> goto leave_driver
     :: else -> pool_is_gone = true
     fi;

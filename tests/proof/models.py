@@ -2,15 +2,17 @@
 """Proves the models of this folder with SPIN, shows that they find mistakes, and compares the
 functions of gmlake.h that they stand for with those that they were written after.
 
-A model (*.pml) is run through all its states within its bounds. For each mistake of mistakes.txt it is
-run again with a text replaced, and has to fail. models.txt names the functions of gmlake.h that each
-model's steps stand for, and a hash of each text without comments and white space: who changes such a
-function looks at the model, changes that if it has to be, and says so with --looked-at.
+A model (*.pml) is run through all its states within its bounds. For each mistake of mistakes.txt
+it is run again with a text replaced, and has to fail. models.txt names the functions of gmlake.h
+that each model's steps stand for, and a hash of each text without comments and white space: who
+changes such a function looks at the model, changes that if it has to be, and says so.
 
-    models.py                      all of it
-    models.py --quick              smaller bounds, and of the mistakes those that were made once
-    models.py --mistakes WORD...   those mistakes alone whose names have one of these words
-    models.py --looked-at          enters the hashes of now into models.txt
+    models.py                             all of it
+    models.py --quick                     smaller bounds, and the mistakes that gmlake.h had once
+    models.py --mistakes WORD...          those alone whose names have one of the words, or a
+                                          model's
+    models.py --looked-at [FUNCTION...]   enters the hashes of now into models.txt, of all
+                                          functions or of these
 """
 
 import argparse
@@ -46,7 +48,8 @@ def read(path):
 def functions():
     """The text of each function of gmlake.h that has a body, without comments and white space."""
     text = re.sub(r'/\*.*?\*/', ' ', read(HEADER), flags=re.S)
-    start = re.compile(r'^(?:static|GMLAKE_DEF|GMLK_INLINE)\b[^;{}=]*?\b(gmlk?\w*)\([^;{}]*\)\s*\{', re.M)
+    start = re.compile(r'^(?:static|GMLAKE_DEF|GMLK_INLINE)\b[^;{}=]*?\b(gml\w+)\([^;{}]*\)\s*\{',
+                       re.M)
     found = {}
     for match in start.finditer(text):
         end = text.find('\n}', match.end())
@@ -71,26 +74,27 @@ def table_rows():
 
 
 def compare_functions(enters):
-    """Compares the table's functions with the header's, or enters the hashes. Returns the failures."""
+    """Compares the table's functions with the header's, or enters the hashes of those in `enters`,
+    of all if it is empty. Returns the failures, and how many functions there are."""
     known, failures, lines, count, model = functions(), [], [], 0, ''
     for line, name, was in table_rows():
         if line and not line.startswith((' ', '#')):
             model = line.split(':')[0]
         if name and name not in known:
-            failures.append(f'{model}: {name} is no function of gmlake.h any more: look at the model, '
-                            'and take the name out of tests/proof/models.txt')
+            failures.append(f'{name} is no function of gmlake.h any more, and {model} has a step '
+                            'that stands for it: look at the model, and at tests/proof/models.txt')
         elif name:
             now = digest(known[name])
             count += 1
-            if enters:
+            if enters is not None and (not enters or name in enters):
                 line = line.replace(was, now, 1)
             elif now != was:
                 failures.append(
                     f'{name} of gmlake.h has changed, and {model} has a step that stands for it: '
                     'look at the model, change it if it has to be, then say so: '
-                    'python3 -B tests/proof/models.py --looked-at')
+                    f'python3 -B tests/proof/models.py --looked-at {name}')
         lines.append(line)
-    if enters:
+    if enters is not None:
         with open(TABLE, 'w', encoding='utf-8') as file:
             file.write('\n'.join(lines) + '\n')
     return failures, count
@@ -101,25 +105,30 @@ def compare_functions(enters):
 
 def mistakes():
     """(name, model, is_history, replacements) of mistakes.txt."""
-    found = []
+    found, texts = [], []
     for line in read(MISTAKES).splitlines():
         head = re.match(r'(\w+) \((\w+)(, history)?\): ', line)
         if head:
-            found.append((head.group(1), head.group(2), bool(head.group(3)), []))
-        elif line.startswith('  ') and ' =>' in line and not line.startswith('   '):
-            was, _, becomes = line.strip().partition(' =>')
-            found[-1][3].append((was, becomes.strip()))
-    return found
+            texts = []
+            found.append((head.group(1), head.group(2), bool(head.group(3)), texts))
+        elif line.startswith('    ') and texts:
+            texts[-1] += ' ' + line.strip()
+        elif line.startswith('  ') and not line.startswith('    '):
+            texts.append(line.strip())
+    return [m[:3] + ([tuple(part.strip() for part in text.split(' =>', 1)) for text in m[3]],)
+            for m in found]
 
 
 def planted(name, model, replacements):
     """The model's files with texts replaced: the model itself, or the steps that models share."""
-    texts = {file: read(os.path.join(HERE, file)) for file in (model + '.pml', 'streams.h', 'clocks.h')}
+    names = (model + '.pml', 'streams.h', 'clocks.h')
+    texts = {file: read(os.path.join(HERE, file)) for file in names}
     for was, becomes in replacements:
         pattern = re.compile(r'\s+'.join(re.escape(word) for word in was.split()))
         places = [(file, match) for file, text in texts.items() for match in pattern.finditer(text)]
         if len(places) != 1:
-            sys.exit(f'mistakes.txt: {name}: "{was}" stands {len(places)} times in {", ".join(texts)}')
+            sys.exit(f'mistakes.txt: {name}: "{was}" stands {len(places)} times in '
+                     f'{", ".join(names)}')
         file, match = places[0]
         texts[file] = texts[file][:match.start()] + becomes + texts[file][match.end():]
     return texts
@@ -134,7 +143,7 @@ def run(texts, ops):
             name = 'model.pml' if name.endswith('.pml') else name
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as file:
                 file.write(text)
-        flags = ['-O1', '-w', '-I.', '-DSAFETY', '-DNOFAIR', '-DCOLLAPSE', '-DVECTORSZ=4096',
+        flags = ['-O1', '-w', '-I.', '-DSAFETY', '-DNOFAIR', '-DVECTORSZ=4096',
                  f'-DMEMLIM={MEMORY_MIB}']
         for command in (['spin', f'-DOPS={ops}', '-a', 'model.pml'],
                         ['cc', *flags, '-o', 'pan', 'pan.c']):
@@ -163,9 +172,9 @@ def prove(model, ops):
     return not wrong
 
 
-def find(name, model, replacements, is_quick):
+def find(name, model, replacements):
     wrong = ''
-    for ops in MODELS[model][:1 if is_quick else 2]:
+    for ops in MODELS[model]:
         wrong, _, seconds = run(planted(name, model, replacements), ops)
         if wrong:
             break
@@ -176,26 +185,27 @@ def find(name, model, replacements, is_quick):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--mistakes', nargs='+', metavar='WORD')
-    parser.add_argument('--looked-at', action='store_true')
+    parser.add_argument('--looked-at', nargs='*', metavar='FUNCTION')
     options = parser.parse_args()
     failures, count = compare_functions(options.looked_at)
     for failure in failures:
         print('FAIL ', failure)
-    if options.looked_at or options.mistakes is None and failures and options.quick:
+    if options.looked_at is not None:
         return 1 if failures else 0
     if not shutil.which('spin'):
         print('FAIL  spin is missing: apt-get install spin')
         return 1
+    words = options.mistakes or ['']
     chosen = [m for m in mistakes()
-              if (m[2] if options.quick else True)
-              and (not options.mistakes or any(word in m[0] or word == m[1] for word in options.mistakes))]
+              if (m[2] or not options.quick) and any(w in m[0] or w == m[1] for w in words)]
     models = [] if options.mistakes else list(MODELS)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         proofs = [pool.submit(prove, m, MODELS[m][0 if options.quick else 1]) for m in models]
-        finds = [pool.submit(find, m[0], m[1], m[3], options.quick) for m in chosen]
+        finds = [pool.submit(find, m[0], m[1], m[3]) for m in chosen]
         proved = sum(f.result() for f in proofs)
         found = sum(f.result() for f in finds)
     print(f'{proved} proved of {len(models)} models, {found} of {len(chosen)} mistakes found, '

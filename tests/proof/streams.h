@@ -1,6 +1,7 @@
-/* Steps of gmlake.h, >>tags and >>streams, that models share. A model defines World before, with the
-   fields d, streams, used_count, capture_count, is_ending, answers, wait_for and wait_epoch, and
-   `touch`, which judges a driver's call on a number's stream. A function is that of gmlake.h whose name ends like its own. */
+/* Steps of gmlake.h, >>tags and >>streams, that models share. A model defines World before, with
+   the fields d, streams, used_count, capture_count, is_ending, answers, wait_for and wait_epoch,
+   and `touch`, which judges a driver's call on a number's stream. A function here is that of
+   gmlake.h whose name ends like its own. */
 
 static int is_complete(const Stream *s) { return !s->is_dirty && s->done + 1 == s->epoch; }
 
@@ -111,7 +112,8 @@ static int stream_add(int value, int line, int is_capture) {
   Stream *s = &w.streams[n];
   if (!n) return 0;
   if (!s->epoch) s->epoch = 1;
-  s->is_dirty = s->is_forgotten = s->uses = s->capture = 0; /* fences it has none; epochs go on [F5] */
+  s->is_dirty = s->is_forgotten = s->uses = s->capture =
+      0; /* fences it has none; epochs go on [F5] */
   memset(s->waited, 0, NUMBERS);
   s->value = (unsigned char)value;
   s->line = (unsigned char)line;
