@@ -17,9 +17,13 @@
    Bounds: one pool of two chunks, each a block; three streams; five numbers for them, a capture
    and a loan; a graph that was captured and launched before, on stream 0, whose block is still
    live and was used, or has been freed, lent and borrowed since; then every order of OPS calls,
-   of which the destruction of the pool and a sleep have a middle in which other threads call;
+   of which the pool's destruction, a sleep and a recall have a middle in which other threads call;
    four works a stream. The program keeps the manual's rules and no more: launches come behind
    each other, behind what it does with the graphs' results and behind recall.
+
+   Assumed, though gmlake.h does not see to it: nobody borrows or frees memory of the pool while
+   recall makes the host wait for streams that are gone (mistakes.txt:
+   who_borrows_while_recall_waits_is_not_followed).
 
    Not in it: windows, two captures into one pool at once, the legacy stream, a capture that ends
    untold, streams that end (ends.pml); errors of a copy; desc.residency (locks.pml). */
@@ -66,8 +70,8 @@ c_decl {
     /* True: */
     unsigned char capturing[LINES], kept;
     Clock launched, results; /* the graphs' launches; what uses their results, and recall */
-    /* In the middle of a destruction, or of a sleep: */
-    unsigned char step, before;
+    /* In the middle of a destruction, of a sleep, or of a recall: */
+    unsigned char step, before, for_number, for_line;
     /* In a call: */
     unsigned char line, block, may_work, may_use, may_free, may_launch, may_take;
   } World;
@@ -237,6 +241,9 @@ c_code {
 
   /* ---- the program's calls ---- */
 
+  /* Assumed: while recall makes the host wait, nobody borrows or frees memory of the pool. */
+  static int is_recalling(void) { return w.step == 3; }
+
   static void call_alloc(int is_transient) {
     Block *x = &w.blocks[w.block];
     const int n = find_or_add(w.line);
@@ -249,6 +256,7 @@ c_code {
       if (w.users[m] && m != n && w.streams[m].capture && !tag_done(m, w.users[m]) &&
           covering(&w.streams[m], w.users[m]) == w.streams[m].fence_count)
         return;
+    if (is_transient && is_recalling()) return;
     if (is_transient && !loan_follow(n)) return;
     hand_over(x, n, s->capture != 0, is_transient);
   }
@@ -356,13 +364,13 @@ c_code {
     loan_shift(n, number, ENDLESS);
   }
 
-  static void call_recall(void) {
-    const int n = find_or_add(w.line), number = w.loan;
+  static void recall_end(int n, int line) {
     Stream *s = &w.streams[n];
+    const int number = w.loan;
     Clock now;
     int u;
-    if (!number || is_borrowed()) return;
-    if (!loan_follow(n) || !loan_follow_pending(n)) return;
+    w.step = w.for_number = w.for_line = 0;
+    if (is_borrowed()) return; /* meanwhile */
     for (u = 0; u < CHUNKS; u++)
       if (w.blocks[u].state == FREE && w.blocks[u].stream == number) w.blocks[u].stream = GRAPH;
     loan_shift(GRAPH, n, s->epoch);
@@ -378,8 +386,15 @@ c_code {
     memset(w.users, 0, NUMBERS);
     memset(w.users_born, 0, NUMBERS);
     loan_use(n); /* it is behind them all */
-    now = now_of(&w.d, w.line);
+    now = now_of(&w.d, line);
     join(&w.results, &now); /* launches come behind this stream */
+  }
+
+  static void call_recall(void) {
+    const int n = find_or_add(w.line);
+    if (!w.loan || is_borrowed()) return;
+    if (!loan_follow(n) || !loan_follow_pending(n)) return;
+    recall_end(n, w.line);
   }
 
   static void unback(Block *x) {
@@ -449,6 +464,18 @@ c_code {
     w.is_gone = 1;
     for (u = 0; u < CHUNKS; u++)
       if (w.blocks[u].state != UNBACKED) unback(&w.blocks[u]);
+  }
+
+  /* A stream that a borrowed block is recorded on is gone: the host waits for all others. */
+  static void recall_begin(void) {
+    int n;
+    if (!w.loan || is_borrowed() || !w.may_work || w.capturing[w.line]) return;
+    n = find_or_add(w.line);
+    if (!loan_follow(n)) return;
+    wait_for_others();
+    w.for_number = (unsigned char)n;
+    w.for_line = w.line;
+    w.step = 3;
   }
 
   static void sleep_begin(void) { /* pre: the program has waited for all work on the pool */
@@ -528,7 +555,7 @@ c_code {
     w.block = (unsigned char)block;
     w.may_work = works;
     w.may_use = works && x->state == LIVE;
-    w.may_free = x->state == LIVE && (works || line == LINES);
+    w.may_free = x->state == LIVE && (works || line == LINES) && !is_recalling();
     w.may_launch = works && !block && !w.sleep && !w.loan && !w.capturing[line] && !w.step;
     w.may_take = works && x->state == FREE;
   }
@@ -571,7 +598,7 @@ end:
         c_code { call_capture_end(); }
       :: c_expr { w.may_launch } -> c_code { call_launch(); }
       :: c_expr { w.may_work && w.block == 0 } -> c_code { call_lend(); }
-      :: c_expr { w.may_work && w.block == 0 && w.loan } -> c_code { call_recall(); }
+      :: c_expr { w.may_work && w.block == 0 && w.loan && !w.step } -> c_code { call_recall(); }
       :: c_expr { w.line == LINES && w.block == 0 } -> c_code { call_trim(); }
       :: c_expr { w.line == LINES } -> c_code { call_grow(); }
       :: c_expr { w.line == LINES && w.block == 1 } ->
@@ -594,6 +621,14 @@ end:
   :: atomic { begin(); c_code { destroy_begin(); end_of_call(); } }
     if
     :: atomic { c_expr { w.step == 1 } -> c_code { destroy_end(); end_of_call(); } }
+    :: else
+    fi
+  :: atomic { begin(); c_code { recall_begin(); end_of_call(); } }
+    if
+    :: atomic {
+        c_expr { w.step == 3 } ->
+        c_code { recall_end(w.for_number, w.for_line); end_of_call(); }
+      }
     :: else
     fi
   :: atomic { begin(); c_code { sleep_begin(); end_of_call(); } }

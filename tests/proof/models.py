@@ -8,9 +8,10 @@ that each model's steps stand for, and a hash of each text without comments and 
 changes such a function looks at the model, changes that if it has to be, and says so.
 
     models.py                             all of it
-    models.py --quick                     smaller bounds, and the mistakes that gmlake.h had once
+    models.py --quick                     smaller bounds, and the mistakes that gmlake.h had
     models.py --mistakes WORD...          those alone whose names have one of the words, or a
                                           model's
+    models.py --functions [HEADER]        compares the functions alone, of another gmlake.h, too
     models.py --looked-at [FUNCTION...]   enters the hashes of now into models.txt, of all
                                           functions or of these
 """
@@ -45,9 +46,9 @@ def read(path):
 # ---- functions of gmlake.h ----
 
 
-def functions():
+def functions(header=HEADER):
     """The text of each function of gmlake.h that has a body, without comments and white space."""
-    text = re.sub(r'/\*.*?\*/', ' ', read(HEADER), flags=re.S)
+    text = re.sub(r'/\*.*?\*/', ' ', read(header), flags=re.S)
     start = re.compile(r'^(?:static|GMLAKE_DEF|GMLK_INLINE)\b[^;{}=]*?\b(gml\w+)\([^;{}]*\)\s*\{',
                        re.M)
     found = {}
@@ -73,10 +74,10 @@ def table_rows():
         yield line, words[0] if is_row else None, words[1] if is_row else None
 
 
-def compare_functions(enters):
+def compare_functions(enters, header=HEADER):
     """Compares the table's functions with the header's, or enters the hashes of those in `enters`,
     of all if it is empty. Returns the failures, and how many functions there are."""
-    known, failures, lines, count, model = functions(), [], [], 0, ''
+    known, failures, lines, count, model = functions(header), [], [], 0, ''
     for line, name, was in table_rows():
         if line and not line.startswith((' ', '#')):
             model = line.split(':')[0]
@@ -104,10 +105,10 @@ def compare_functions(enters):
 
 
 def mistakes():
-    """(name, model, is_history, replacements) of mistakes.txt."""
+    """(name, model, whether gmlake.h had it or has it, replacements) of mistakes.txt."""
     found, texts = [], []
     for line in read(MISTAKES).splitlines():
-        head = re.match(r'(\w+) \((\w+)(, history)?\): ', line)
+        head = re.match(r'(\w+) \((\w+)(, history|, open)?\): ', line)
         if head:
             texts = []
             found.append((head.group(1), head.group(2), bool(head.group(3)), texts))
@@ -189,12 +190,13 @@ def main():
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--mistakes', nargs='+', metavar='WORD')
+    parser.add_argument('--functions', nargs='?', const=HEADER, metavar='HEADER')
     parser.add_argument('--looked-at', nargs='*', metavar='FUNCTION')
     options = parser.parse_args()
-    failures, count = compare_functions(options.looked_at)
+    failures, count = compare_functions(options.looked_at, options.functions or HEADER)
     for failure in failures:
         print('FAIL ', failure)
-    if options.looked_at is not None:
+    if options.functions or options.looked_at is not None:
         return 1 if failures else 0
     if not shutil.which('spin'):
         print('FAIL  spin is missing: apt-get install spin')
