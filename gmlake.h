@@ -2549,9 +2549,10 @@ typedef struct gmlk_stream {
 typedef struct gmlk_streams {
   gmlk_stream **items; /* by number; [0] and [1] stay NULL */
   size_t count, capacity;
-  size_t capture_count; /* captures under way */
-  size_t live_count;    /* streams neither forgotten nor captures */
-  size_t used_count;    /* the same, and forgotten ones until their work is complete */
+  size_t capture_count;  /* captures under way */
+  int is_device_awaited; /* the host waits for the whole device, which no capture may begin in */
+  size_t live_count;     /* streams neither forgotten nor captures */
+  size_t used_count;     /* the same, and forgotten ones until their work is complete */
   int may_end;       /* 1: GMLAKE_STREAMS_MAY_END; a stream is gone if its value has another id */
   int is_timed;      /* [F9] 1: desc.cross_stream needs times */
   unsigned has_none; /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
@@ -6564,6 +6565,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
     if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
   l->stats.host_wait_count++;
+  streams->is_device_awaited = 1;
   result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   if (!result) {
     const gmlake_backend *backend = l->driver.backend;
@@ -6572,6 +6574,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
                                "device_wait");
   }
   (void)gmlk_batch_end(l, &batch);
+  streams->is_device_awaited = 0;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     if (s->is_dirty != GMLK_AWAITED) continue;
@@ -9294,6 +9297,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlake_result result;
   gmlk_window *w;
   gmlk_extra *extra = NULL;
+  int has_waited;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!number)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -9301,16 +9305,18 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call);
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
   if (!gmlk_arena_admit(&pool->arena, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_loan_follow(l, pool->loan.users, pool->loan.count, stream);
-  if (!result) result = gmlk_loan_follow_pending(l, pool, stream);
-  if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
-    result = gmlk_wait_for_others(l); /* one of them is gone */
-  if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, call,
-                     "a capture of the stream, or of one that borrowed, forbids to wait for it: "
-                     "end that capture first");
-  if (result) return result;
-  if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call); /* meanwhile */
+  do { /* while the host waits, others borrow and free */
+    result = gmlk_loan_follow(l, pool->loan.users, pool->loan.count, stream);
+    if (!result) result = gmlk_loan_follow_pending(l, pool, stream);
+    has_waited = result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count;
+    if (has_waited) result = gmlk_wait_for_others(l); /* one of them is gone */
+    if (result == GMLAKE_ERROR_CAPTURING)
+      return gmlk_fail(l, result, call,
+                       "a capture of the stream, or of one that borrowed, forbids to wait for it: "
+                       "end that capture first");
+    if (result) return result;
+    if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call);
+  } while (has_waited);
   gmlk_arena_retag(&pool->arena, number, GMLK_GRAPH_OWNED);
   gmlk_loan_shift(l, &pool->arena, GMLK_GRAPH_OWNED, stream, s->epoch);
   s->is_dirty = GMLK_DIRTY;
@@ -9729,11 +9735,12 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   unsigned stream = gmlk_stream_find_or_add(l, value), capture;
   unsigned legacy = gmlk_stream_find(&l->streams, NULL);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  if (s && s->capture) { /* the driver may have ended that one */
-    gmlk_lock_driver(l); /* what is under way on the stream ends before */
+  if ((s && s->capture) || l->streams.is_device_awaited) {
+    gmlk_lock_driver(
+        l); /* what is under way on the stream ends before, and a wait for all of them */
     stream = gmlk_stream_find_or_add(l, value);
     s = stream ? l->streams.items[stream] : NULL;
-    gmlk_captures_end(l, stream);
+    if (s && s->capture) gmlk_captures_end(l, stream); /* the driver may have ended that one */
     gmlk_unlock_driver(l);
   }
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;

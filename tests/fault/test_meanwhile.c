@@ -327,6 +327,122 @@ static void callbacks_end_in_any_order(void **state) {
   finish();
 }
 
+/* ---- While the host waits for the whole device ----------------------------------------------- */
+
+static gmlake_pool *graphs;
+static int device_is_awaited, began_inside;
+
+/* B is captured from now on, and the driver's own capture would begin. */
+static void *begin_capture(void *argument) {
+  (void)argument;
+  rival.result = gmlake_capture_begin(lake, B, graphs);
+  began_inside = __atomic_load_n(&device_is_awaited, __ATOMIC_ACQUIRE);
+  __atomic_store_n(&rival_is_done, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static gmlake_result device_wait_meets(void *user, int *out_code) {
+  gmlake_result result;
+  __atomic_store_n(&device_is_awaited, 1, __ATOMIC_RELEASE);
+  rival_meets(begin_capture);
+  result = mock->device_wait(user, out_code);
+  __atomic_store_n(&device_is_awaited, 0, __ATOMIC_RELEASE);
+  return result;
+}
+
+/* Opens a lake with streams A and B, which may end, and a pool. */
+static void open_untold(gmlake_result (*device_wait)(void *, int *)) {
+  prepare(8);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  desc.limit_bytes = 4 * C;
+  use_hooks();
+  hooked.device_wait = device_wait;
+  open_lake();
+  memset(&rival, 0, sizeof(rival));
+  A = open_stream();
+  B = open_stream();
+  graphs = open_pool(0);
+}
+
+/* The block is recorded on a stream that is destroyed without a word; then A frees it. */
+static void lose(void *ptr) {
+  gmlake_stream gone = open_stream();
+  assert_ok(gmlake_record_stream(lake, ptr, gone));
+  gmlake_mock_stream_hold(mock, gone);
+  gmlake_mock_stream_destroy(mock, gone);
+  drop_on(ptr, A);
+}
+
+/* A capture that began then would be spoilt by that wait: its begin waits, too. */
+static void a_capture_begins_behind_a_wait_for_the_device(void **state) {
+  void *ptr;
+  (void)state;
+  open_untold(device_wait_meets);
+  lose(take_on(4 * C, A));
+  ptr = take_on(4 * C, A);
+  join_rival();
+  assert_false(began_inside);
+  drop_on(ptr, A);
+  assert_ok(gmlake_capture_end(lake, B));
+  assert_ok(gmlake_pool_destroy(lake, graphs));
+  finish();
+}
+
+static size_t waits_of_b;
+static int is_late;
+static gmlake_stream late;
+static void *late_event;
+
+static void *borrow(gmlake_stream stream) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_TRANSIENT, graphs);
+  void *ptr = NULL;
+  assert_ok(gmlake_alloc_with(lake, &wanted, stream, &ptr));
+  return ptr;
+}
+
+/* Another thread borrows, works and frees, once. */
+static gmlake_result device_wait_then(void *user, int *out_code) {
+  gmlake_result result = mock->device_wait(user, out_code);
+  if (is_late++) return result;
+  gmlake_mock_stream_hold(mock, late);
+  assert_ok(gmlake_free(lake, borrow(late), late));
+  return result;
+}
+static gmlake_result record_then(void *user, void *event, gmlake_stream stream, int *out_code) {
+  if (stream == late) late_event = event;
+  return mock->event_record(user, event, stream, out_code);
+}
+static gmlake_result wait_then(void *user, gmlake_stream stream, void *event, int *out_code) {
+  waits_of_b += stream == B && late_event && event == late_event;
+  return mock->stream_wait(user, stream, event, out_code);
+}
+
+/* The stream of recall comes behind all who borrowed, also while it made the host wait. */
+static void recall_follows_who_borrowed_while_it_waited(void **state) {
+  void *one, *two;
+  (void)state;
+  open_untold(device_wait_then);
+  hooked.event_record = record_then;
+  hooked.stream_wait = wait_then;
+  late = open_stream();
+  late_event = NULL;
+  waits_of_b = 0;
+  is_late = 0;
+  assert_ok(gmlake_capture_begin(lake, B, graphs));
+  one = take_from(graphs, C, B);
+  two = take_from(graphs, C, B);
+  drop_on(one, B);
+  drop_on(two, B);
+  assert_ok(gmlake_capture_end(lake, B));
+  assert_ok(gmlake_pool_lend(lake, graphs, B));
+  lose(borrow(A));
+  assert_ok(gmlake_pool_recall(lake, graphs, B));
+  assert_int_equal(waits_of_b, 1);
+  gmlake_mock_stream_finish(mock, late);
+  assert_ok(gmlake_pool_destroy(lake, graphs));
+  finish();
+}
+
 /* ---- Ends of loops --------------------------------------------------------------------------- */
 
 static unsigned told;
@@ -391,6 +507,8 @@ int main(void) {
       cmocka_unit_test(a_discard_waits_for_an_export),
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
       cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
+      cmocka_unit_test(a_capture_begins_behind_a_wait_for_the_device),
+      cmocka_unit_test(recall_follows_who_borrowed_while_it_waited),
       cmocka_unit_test(a_spinlock_lets_one_in),
       cmocka_unit_test(a_spinlock_that_was_free_is_asked_for_again),
       cmocka_unit_test(callbacks_end_in_any_order),

@@ -18,9 +18,6 @@
    two fences a number; two works a stream; every order of OPS calls by two threads, one of which
    holds driver_lock and releases state_lock while the host waits for the whole device.
 
-   Assumed, though gmlake.h does not see to it: no thread begins a capture while the host waits
-   for the whole device (mistakes.txt: a_capture_begins_while_the_host_waits_for_the_device).
-
    Not in it: what a capture uses (graphs.pml), marked streams, the legacy stream; a driver that
    does not answer stream_id. */
 
@@ -425,7 +422,8 @@ end:
       :: c_expr { w.may_free } -> c_code { call_free(); }
       :: c_expr { w.may_create } -> c_code { create(); }
       :: c_expr { w.may_destroy } -> c_code { w.line_at[w.value] = GONE; } /* untold */
-      :: c_expr { w.value == 0 && w.block == 0 && !w.waits } -> /* a capture begins, or ends */
+      :: c_expr { w.value == 0 && w.block == 0 && !w.waits } -> /* a capture begins, behind a wait
+                                                                 for the device; or ends */
         c_code { w.named = 0; w.capture_count = !w.capture_count; }
       :: else
       fi;

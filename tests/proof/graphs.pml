@@ -21,10 +21,6 @@
    four works a stream. The program keeps the manual's rules and no more: launches come behind
    each other, behind what it does with the graphs' results and behind recall.
 
-   Assumed, though gmlake.h does not see to it: nobody borrows or frees memory of the pool while
-   recall makes the host wait for streams that are gone (mistakes.txt:
-   who_borrows_while_recall_waits_is_not_followed).
-
    Not in it: windows, two captures into one pool at once, the legacy stream, a capture that ends
    untold, streams that end (ends.pml); errors of a copy; desc.residency (locks.pml). */
 
@@ -241,9 +237,6 @@ c_code {
 
   /* ---- the program's calls ---- */
 
-  /* Assumed: while recall makes the host wait, nobody borrows or frees memory of the pool. */
-  static int is_recalling(void) { return w.step == 3; }
-
   static void call_alloc(int is_transient) {
     Block *x = &w.blocks[w.block];
     const int n = find_or_add(w.line);
@@ -256,7 +249,6 @@ c_code {
       if (w.users[m] && m != n && w.streams[m].capture && !tag_done(m, w.users[m]) &&
           covering(&w.streams[m], w.users[m]) == w.streams[m].fence_count)
         return;
-    if (is_transient && is_recalling()) return;
     if (is_transient && !loan_follow(n)) return;
     hand_over(x, n, s->capture != 0, is_transient);
   }
@@ -390,6 +382,12 @@ c_code {
     join(&w.results, &now); /* launches come behind this stream */
   }
 
+  /* The host has waited for streams that are gone: who borrowed or freed meanwhile is followed. */
+  static void recall_again(void) {
+    const int n = w.for_number, line = w.for_line;
+    if (loan_follow(n) && loan_follow_pending(n)) recall_end(n, line);
+    w.step = w.for_number = w.for_line = 0;
+  }
   static void call_recall(void) {
     const int n = find_or_add(w.line);
     if (!w.loan || is_borrowed()) return;
@@ -555,7 +553,7 @@ c_code {
     w.block = (unsigned char)block;
     w.may_work = works;
     w.may_use = works && x->state == LIVE;
-    w.may_free = x->state == LIVE && (works || line == LINES) && !is_recalling();
+    w.may_free = x->state == LIVE && (works || line == LINES);
     w.may_launch = works && !block && !w.sleep && !w.loan && !w.capturing[line] && !w.step;
     w.may_take = works && x->state == FREE;
   }
@@ -627,7 +625,7 @@ end:
     if
     :: atomic {
         c_expr { w.step == 3 } ->
-        c_code { recall_end(w.for_number, w.for_line); end_of_call(); }
+        c_code { recall_again(); end_of_call(); }
       }
     :: else
     fi

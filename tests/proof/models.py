@@ -108,7 +108,7 @@ def mistakes():
     """(name, model, whether gmlake.h had it or has it, replacements) of mistakes.txt."""
     found, texts = [], []
     for line in read(MISTAKES).splitlines():
-        head = re.match(r'(\w+) \((\w+)(, history|, open)?\): ', line)
+        head = re.match(r'(\w+) \((\w+)(, history)?\): ', line)
         if head:
             texts = []
             found.append((head.group(1), head.group(2), bool(head.group(3)), texts))
