@@ -1,0 +1,105 @@
+/* >>index: six addresses go in and out of a table of ROWS rows, in any order, any number of times,
+   at most as many at once as the table holds before it grows. One is at home in the first row, the
+   others in the last, so rows are full, counted and passed, and searches go round the end. After
+   each operation [I1] holds, each address that is in is found, with its block, and no other is.
+   Then the table grows, and the same is found. FULL 1: a row's count begins next to where it stays. */
+#include "eva.h"
+
+#if !defined(ROWS)
+#define ROWS 2u
+#define FULL 0u
+#endif
+#define LAST_ROW 1u  /* so many addresses are at home in the first row, the others in the last */
+#define ADDRESSES 6u /* one more than there is room for */
+
+static gmlk_host host;
+static gmlk_index table;
+static gmlk_block blocks[ADDRESSES];
+static uint64_t addresses[ADDRESSES];
+static int is_in[ADDRESSES];
+static unsigned begun; /* what the rows counted at first */
+
+/* [I1] */
+static void check(void) {
+  size_t passed[2 * ROWS] = {0}, i, row, count = 0;
+  for (i = 0; i < table.row_count * GMLK_ROW; i++) {
+    const gmlk_block *b = gmlk_index_at(&table, i);
+    uint64_t address = table.rows[i / GMLK_ROW].address[i % GMLK_ROW];
+    const uint64_t low = address % GMLK_GRAIN;
+    address -= low;
+    must((b != NULL) == (address != 0) && (i % GMLK_ROW == 0 || low == 0));
+    if (!b) continue;
+    must(is_in[b - blocks] && addresses[b - blocks] == address);
+    must(gmlk_index_find(&table, address) == i);
+    row = gmlk_index_home(&table, address);
+    for (; row != i / GMLK_ROW; row = (row + 1) & (table.row_count - 1)) passed[row]++;
+    count++;
+  }
+  for (i = 0; i < ADDRESSES; i++) {
+    count -= (size_t)is_in[i];
+    if (i == 0 || i == ADDRESSES - 1)
+      must(gmlk_index_get(&table, addresses[i]) == (is_in[i] ? &blocks[i] : NULL));
+  }
+  must(count == 0);
+  for (row = 0; row < table.row_count; row++) {
+    const size_t counted = table.rows[row].address[0] % GMLK_GRAIN;
+    must(counted == begun + passed[row] || (begun && counted == GMLK_PASSED_MAX));
+  }
+}
+
+/* Addresses of one home differ in nothing that the table sees. So they are renamed: those that are
+   in are the first of their home, in the order in which they stand. */
+static void rename_addresses(void) {
+  unsigned next[2] = {0, LAST_ROW}, i; /* of the first row, of the last */
+  memset(is_in, 0, sizeof(is_in));
+  for (i = 0; i < ROWS * GMLK_ROW; i++) {
+    gmlk_row *row = &table.rows[i / GMLK_ROW];
+    uint64_t *address = &row->address[i % GMLK_ROW];
+    unsigned name;
+    if (!row->block[i % GMLK_ROW]) continue;
+    name = next[gmlk_index_home(&table, *address) != 0]++;
+    *address = *address % GMLK_GRAIN + addresses[name];
+    row->block[i % GMLK_ROW] = &blocks[name];
+    is_in[name] = 1;
+  }
+}
+
+/* The operations are: an address goes in or out; the table grows. */
+static unsigned choose(void) {
+  unsigned i;
+  for (i = 0; i < ADDRESSES; i++)
+    if ((is_in[i] || (gmlk_index_has_room(&table) && (i == 0 || i == LAST_ROW || is_in[i - 1]))) && any)
+      return i + 1;
+  return any ? ADDRESSES + 1 : 0;
+}
+
+static void begin(unsigned is_full) {
+  uint64_t address = GMLK_GRAIN;
+  unsigned i, row;
+  must(gmlk_index_resize(&table, &host, ROWS));
+  for (i = 0; i < ADDRESSES; address += GMLK_GRAIN)
+    if (gmlk_index_home(&table, address) == (i < LAST_ROW ? 0 : ROWS - 1)) addresses[i++] = address;
+  begun = is_full ? GMLK_PASSED_MAX - 1 : 0;
+  for (row = 0; row < ROWS; row++) table.rows[row].address[0] += begun;
+}
+
+int main(void) {
+  begin(FULL);
+  check();
+  for (;;) {
+    const unsigned chosen = choose(), i = chosen - 1;
+    if (!chosen) return 0;
+    if (i == ADDRESSES) break;
+    if (is_in[i])
+      gmlk_index_remove(&table, gmlk_index_find(&table, addresses[i]));
+    else
+      gmlk_index_put(&table, addresses[i], &blocks[i]);
+    is_in[i] = !is_in[i];
+    check();
+    rename_addresses();
+  }
+  must(gmlk_index_resize(&table, &host, 2 * ROWS));
+  begun = 0;
+  check();
+  return 0;
+}
