@@ -23,6 +23,8 @@
 #                hours; JOBS at a time, MUTATE has further options of tests/tools/mutate.py
 # make planted   plants the defects of tests/tools/planted.txt, made up by hand, one at a time; names
 #                of some, or further options of tests/tools/planted.py, in PLANTED
+# make proof     what machines prove of the headers' real source, within the bounds that SOUNDNESS.md
+#                tells: 20 minutes; names of some of it in PROOF
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make install   copies the headers, and files for pkg-config and find_package, below DESTDIR PREFIX
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
@@ -158,6 +160,9 @@ JOBS ?= 2
 mutate: deps-mutate
 	$(SUBMAKE) $(FAKE)
 	@python3 -B tests/tools/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
+
+proof: deps-proof
+	@python3 -B tests/proof/proof.py $(PROOF)
 
 planted: deps-mutate
 	$(SUBMAKE) $(FAKE)
@@ -494,5 +499,5 @@ $(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
 .PHONY: all help quick replay bench offload offload-gpu papers test test-build fuzz nightly programs test-programs headers soak exhaustive \
-  mutate planted coverage gpu-test doctor gpu-bench manual install uninstall dist deb examples torch cupy \
+  mutate proof planted coverage gpu-test doctor gpu-bench manual install uninstall dist deb examples torch cupy \
   preload plots sweep format check-format clean

@@ -5,10 +5,10 @@
 static volatile int any; /* if (any) goes both ways */
 
 /*@ requires claim: holds != 0; assigns \nothing; */
-static void must(int holds) { (void)holds; }
+static inline void must(int holds) { (void)holds; }
 
 /* An operation and its three arguments, as a number. */
-static unsigned coded(unsigned operation, unsigned a, unsigned b, unsigned c) {
+static inline unsigned coded(unsigned operation, unsigned a, unsigned b, unsigned c) {
   return operation << 24 | a << 16 | b << 8 | c;
 }
 

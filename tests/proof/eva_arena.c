@@ -1,9 +1,9 @@
 /* >>arena, and what >>capacity and >>small change of its tiling: SLOTS chunks of CHUNK grains,
    allocated, freed, reserved, backed and unbacked for STREAMS streams, in any order, any number of
-   times; with GRAPHS, some of it by graphs. `map` says for each grain what it has to be. After each operation [A1] to [A7], [H1] to
-   [H4] and [U1] hold, and the arena says of each grain what the map says. So no grain is in two
-   live blocks, and none is lost or gets another tag than it was freed with. Best fit finds the
-   smallest hole, or nothing where nothing fits.
+   times; with GRAPHS, some of it by graphs. `map` says for each grain what it has to be. After each
+   operation [A1] to [A7], [H1] to [H4] and [U1] hold, and the arena says of each grain what the map
+   says. So no grain is in two live blocks, and none is lost or gets another tag than it was freed
+   with. Best fit finds the smallest hole, or nothing where nothing fits.
 
    Blocks are renamed after each operation: block i is the one that begins at grain i. Epochs are 1,
    since only the order of equal tags could tell them apart. */
@@ -53,7 +53,7 @@ static uint32_t count_in_bins(const gmlk_bins *bins, unsigned tag) {
     must((bins->bits[0] >> bin & 1) == (link != ring)); /* [H2] */
     for (; link != ring; link = link->next) {
       const gmlk_block *b = (const gmlk_block *)link;
-      must(link->next->prev == link && link->prev->next == link); /* [H3] */
+      must(link->next->prev == link && link->prev->next == link);            /* [H3] */
       must(b->state == GMLK_FREE && b->stream == tag && b->its.hole == bin); /* [H1] */
       count++;
       grains += bin;
@@ -102,14 +102,14 @@ static unsigned count_in_tree(const gmlk_block *b) {
 }
 
 static void check(void) {
-  unsigned holes[TAGS] = {0}, seconds[TAGS] = {0}, gaps = 0, tag, slot;
+  unsigned holes[TAGS] = {0}, seconds[TAGS] = {0}, gaps = 0, tag;
   uint32_t at = 0, end = arena.slot_count << CHUNK_LOG, free_grains = 0, i;
   const gmlk_block *b = arena.head.next;
   for (; b != &arena.tail; b = b->next) {
     must(b->at == at && b->grains && b->prev->next == b); /* [A1] */
     tag = tag_of(b, at);
     must(tag == SET_ASIDE ? b == arena.small.reserve && b->prev->state != GMLK_FREE : 1); /* [U1] */
-    must(b->state == GMLK_LIVE || tag_of(b->next, b->next->at) != tag); /* [A2] */
+    must(b->state == GMLK_LIVE || tag_of(b->next, b->next->at) != tag);                   /* [A2] */
     for (i = 0; i < b->grains; i++) {
       must(at + i < GRAINS && map[at + i] == tag_of(b, at + i));
       if (((at + i) & (CHUNK - 1)) == 0) must(arena.firsts[(at + i) >> CHUNK_LOG] == b); /* [A4] */

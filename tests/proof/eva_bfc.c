@@ -1,12 +1,10 @@
-/* gmlake_bfc.h, all of it: STEPS allocations, frees and trims by two streams, in any order, of sizes
-   that are small, middling and large. The device may begin and cease to refuse, host memory may run
+/* gmlake_bfc.h, all of it: STEPS allocations, frees and trims by two streams, in any order, of
+   small, middling and large sizes. The device may begin and cease to refuse, host memory may run
    out at any allocation. After each call gmlake_bfc_check is content, live blocks lie apart and
    are where they were, and the mutex is free. In the end all that was taken is given back. */
 #include <stddef.h>
 
 #include "choose.h"
-
-static int locked;
 
 static int locks(int *mutex, int was) {
   must(*mutex == was);

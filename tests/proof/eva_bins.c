@@ -1,5 +1,5 @@
-/* >>bins: BLOCKS blocks of SIZES sizes go in and out of one set of bins, in any order, any number of
-   times. Two of the sizes share a bin, one is far above. After each
+/* >>bins: BLOCKS blocks of SIZES sizes go in and out of one set of bins, in any order, any number
+   of times. Two of the sizes share a bin, one is far above. After each
    operation [H1] to [H5] hold, and best fit and the walk over the candidates answer what a look at
    all blocks does. */
 #include "eva.h"
@@ -55,8 +55,7 @@ static void check(void) {
     must(!blocks[i].its.hole || blocks[i].its.hole - bins->none_from >= bins->none_count);
   }
   must(bins->grains == grains && bins->count == count && bins->words == in_words());
-  must(check_ring(gmlk_bin_of(64)) + check_ring(gmlk_bin_of(4000)) ==
-       count);
+  must(check_ring(gmlk_bin_of(64)) + check_ring(gmlk_bin_of(4000)) == count);
   for (b = gmlk_bins_best(bins, 1); b; b = gmlk_bins_next(bins, b)) {
     must(gmlk_bin_of(b->its.hole) >= bin);
     bin = gmlk_bin_of(b->its.hole);

@@ -2,7 +2,8 @@
    at most as many at once as the table holds before it grows. One is at home in the first row, the
    others in the last, so rows are full, counted and passed, and searches go round the end. After
    each operation [I1] holds, each address that is in is found, with its block, and no other is.
-   Then the table grows, and the same is found. FULL 1: a row's count begins next to where it stays. */
+   Then the table grows, and the same is found. FULL 1: a row's count begins next to where it stays.
+ */
 #include "eva.h"
 
 #if !defined(ROWS)
@@ -68,7 +69,8 @@ static void rename_addresses(void) {
 static unsigned choose(void) {
   unsigned i;
   for (i = 0; i < ADDRESSES; i++)
-    if ((is_in[i] || (gmlk_index_has_room(&table) && (i == 0 || i == LAST_ROW || is_in[i - 1]))) && any)
+    if ((is_in[i] || (gmlk_index_has_room(&table) && (i == 0 || i == LAST_ROW || is_in[i - 1]))) &&
+        any)
       return i + 1;
   return any ? ADDRESSES + 1 : 0;
 }

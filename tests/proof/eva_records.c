@@ -1,6 +1,7 @@
-/* >>block, >>base: records of blocks are reserved, taken, given back, held, returned and trimmed, while
-   host memory fails once, at any place; and sums of sizes. [R1] and [Z1] hold after each step: no
-   record is lost or handed out twice, and no byte of host memory is. STEPS operations. */
+/* >>block, >>base: records of blocks are reserved, taken, given back, held, returned and trimmed,
+   STEPS operations in any order, while host memory runs out at any of the first; and sums of sizes.
+   [R1] and [Z1] hold after each step: no record and no byte of host memory is lost or given out
+   twice. */
 #include "eva.h"
 
 #if !defined(STEPS)

@@ -4,10 +4,9 @@
 #include "eva.h"
 
 #if !defined(BLOCKS)
-#define BLOCKS 4u
+#define BLOCKS 5u
 #define WINDOWS 0
 #endif
-#define KEYS (3u * BLOCKS)
 
 static gmlk_window windows[BLOCKS];
 static gmlk_block *root, edge;
@@ -59,11 +58,11 @@ static unsigned choose(void) {
 
 int main(void) {
   unsigned i;
-  for (i = 0; i < BLOCKS; i++) { /* in order */
-    windows[i].self.at = WINDOWS ? KEYS : 3 * i + 1;
+  for (i = 0; i < BLOCKS; i++) {     /* in order */
+    windows[i].self.at = 37 * i + 2; /* neither in order of rank nor against it */
     windows[i].self.next = WINDOWS ? NULL : &edge;
     windows[i].key = i / 2;
-    windows[i].number = 2 * i + 1;
+    windows[i].number = 37 * i + 2;
   }
   for (;;) {
     const unsigned chosen = choose();

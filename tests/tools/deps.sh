@@ -1,5 +1,5 @@
 #!/bin/sh
-# usage: deps.sh replay|bench|test|fuzz|mutate|plots|manual|ci|lint|torch|viewer
+# usage: deps.sh replay|bench|test|fuzz|mutate|proof|plots|manual|ci|lint|torch|viewer
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
 # Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails. torch: one for the
 # CPU, on which tests/clients/test_clients.sh tries sessions. viewer: a browser, and below build/viewer
@@ -30,9 +30,9 @@ torch_header='from os.path import exists, join; from torch.utils.cpp_extension i
 assert any(exists(join(path, "torch", "library.h")) for path in include_paths())'
 
 case $1 in
-replay | bench | test | fuzz | mutate | plots | manual | ci | lint | torch | viewer) ;;
+replay | bench | test | fuzz | mutate | proof | plots | manual | ci | lint | torch | viewer) ;;
 *)
-  echo "usage: deps.sh replay|bench|test|fuzz|mutate|plots|manual|ci|lint|torch|viewer" >&2
+  echo "usage: deps.sh replay|bench|test|fuzz|mutate|proof|plots|manual|ci|lint|torch|viewer" >&2
   exit 2
   ;;
 esac
@@ -47,6 +47,14 @@ fi
 if [ "$1" = mutate ]; then
   need gcc command -v gcov
   need libcmocka-dev has_header cmocka.h
+fi
+if [ "$1" = proof ]; then
+  need python3 command -v python3
+  need frama-c-base command -v frama-c
+  need why3 command -v why3
+  need z3 command -v z3
+  need cvc4 command -v cvc4
+  need spin command -v spin
 fi
 if [ "$1" = bench ]; then
   need g++ has_cxx_library "${CXX:-g++}"
