@@ -1,9 +1,9 @@
 #!/bin/sh
-# Every test that SECURITY.md and tests/MUTATION.md name is there: files, and cases `program: case`
-# that the program runs.
+# Every test that SECURITY.md, SOUNDNESS.md and tests/MUTATION.md name is there: files, and cases
+# `program: case` that the program runs.
 . tests/tools/shell.sh
 
-documents="SECURITY.md tests/MUTATION.md"
+documents="SECURITY.md SOUNDNESS.md tests/MUTATION.md"
 
 runs_case() { grep -qsE "(cmocka_unit_test|CASE)\\($2\\)|^ *\\{\"$2\"," tests/*/"$1.c" tests/*/*"${1#test_}.h"; }
 
