@@ -24,7 +24,7 @@
 # make planted   plants the defects of tests/tools/planted.txt, made up by hand, one at a time; names
 #                of some, or further options of tests/tools/planted.py, in PLANTED
 # make proof     what machines prove of the headers' real source, within the bounds that SOUNDNESS.md
-#                tells: 20 minutes; names of some of it in PROOF
+#                tells: at most 20 minutes; names of some of it in PROOF
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make install   copies the headers, and files for pkg-config and find_package, below DESTDIR PREFIX
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake

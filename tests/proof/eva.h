@@ -29,7 +29,7 @@ static int proof_ctzll(uint64_t value) { return 63 - proof_clzll(value & (~value
 
 /* What malloc returns begins on a cache line: else Eva would have to know addresses. */
 /*@ assigns \result \from ptr; ensures \result == ptr; */
-static void *gmlk_line_from(void *ptr);
+static void *gmlk_line_from(void *ptr); /* granted */
 
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK

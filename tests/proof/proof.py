@@ -97,7 +97,8 @@ def run(name):
 
 def annotated():
     """A copy of gmlake_bfc.h with the contracts before its first function, and what belongs INSIDE
-    functions there. Returns the file to be read, and the functions with a contract, with what stands behind their name."""
+    functions there. Returns the file to be read, and the functions whose contract is to be proved.
+    """
     with open(os.path.join(HERE, "contracts.acsl")) as stream:
         contracts = stream.read()
     with open(os.path.join(ROOT, "gmlake_bfc.h")) as stream:
@@ -113,14 +114,12 @@ def annotated():
     source = os.path.join(BUILD, "wp.c")
     with open(source, "w") as stream:
         stream.write('#define GMLAKE_BFC_IMPLEMENTATION\n#include "gmlake_bfc.h"\n')
-    return source, re.findall(r"^static [\w *]*?(\w+)\((.*)", contracts, re.M)
+    return source, re.findall(r"^static [\w *]*?(\w+)\(.*;$", contracts, re.M)
 
 
 def contracts():
     """WP proves that the functions keep their contracts, whatever the size of the heap."""
     source, functions = annotated()
-    granted = [name for name, rest in functions if "// granted" in rest]
-    functions = [name for name, _ in functions if name not in granted]
     begun = time.monotonic()
     provers = dict(os.environ, WHY3CONFIG=os.path.join(BUILD, "why3.conf"))
     subprocess.run(["why3", "config", "detect"], env=provers, capture_output=True, check=True)
@@ -132,8 +131,7 @@ def contracts():
     counts = re.search(r"Proved goals: +(\d+) / (\d+)", done.stdout)
     proved, goals = map(int, counts.groups()) if counts else (0, 1)
     print(f"contracts: {proved} of {goals} goals proved, of {len(functions)} functions "
-          f"without bounds; granted: {', '.join(granted)}; "
-          f"{time.monotonic() - begun:.0f} s", flush=True)
+          f"without bounds, {time.monotonic() - begun:.0f} s", flush=True)
     if proved != goals:
         print("\n".join(line for line in done.stdout.split("\n") if "Valid" not in line))
     return proved == goals, proved
@@ -170,6 +168,15 @@ def models(quick):
                           check=False).returncode == 0
 
 
+def granted():
+    """How many contracts nobody proves: they are marked."""
+    count = 0
+    for name in ("contracts.acsl", "eva.h"):
+        with open(os.path.join(HERE, name)) as stream:
+            count += stream.read().count("/* granted */")
+    return count
+
+
 def written_down():
     """The commit and the day, for .ci/run to tell."""
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
@@ -198,7 +205,8 @@ def main():
     if whole or options.quick:
         holds = models(options.quick) and holds
     print(f"{sum(claims for _, claims in ran)} claims proved, {sum(held for held, _ in ran)} of "
-          f"{len(ran)} runs hold, {sum(found)} of {len(found)} defects found")
+          f"{len(ran)} runs hold within their bounds, {granted()} contracts taken for granted, "
+          f"{sum(found)} of {len(found)} defects found")
     if whole and holds:
         written_down()
     return 0 if holds else 1
