@@ -153,9 +153,11 @@ def plant(entry):
     with open(os.path.join(directory, header), "w") as stream:
         stream.write(text)
     outcome = eva(name, directory, first_alarm=True)
-    found = not outcome.holds and ("alarm]" in outcome.text or "Warning" in outcome.text)
+    found = not outcome.holds and "[eva:alarm]" in outcome.text
     print(f"{entry.name}: {'found' if found else 'NOT FOUND'} by {name}, {outcome.seconds:.0f} s",
           flush=True)
+    if not found:
+        print(outcome.text[-3000:])
     return found
 
 
