@@ -75,9 +75,9 @@ def eva(name, header_directory=ROOT, first_alarm=False):
     if first_alarm:
         command += ["-eva-stop-at-nth-alarm", "1"]
     begun = time.monotonic()
-    try:
+    try:  # not where gmlake.h lies, which would be read instead of the one with a defect
         done = subprocess.run(command + [os.path.join(HERE, harness)], capture_output=True,
-                              text=True, timeout=LIMIT_SECONDS, check=False)
+                              text=True, timeout=LIMIT_SECONDS, check=False, cwd=HERE)
         text = done.stdout + done.stderr
     except subprocess.TimeoutExpired:
         text = f"more than {LIMIT_SECONDS} s"
