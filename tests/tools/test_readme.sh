@@ -128,8 +128,9 @@ ok 'README.md: has a guide' [ "$(wc -l <"$dir/guide.c")" -gt 20 ]
 for document in README.md CONTRIBUTING.md bench/RESULTS.md bench/offload/README.md \
   bench/offload/PAPERS.md bench/torch/README.md examples/torch/README.md; do
   grep -o '](\([^):]*\))' "$document" | tr -d ']()' >"$dir/links"
-  while read -r file; do
-    ok "$document: $file exists" [ -e "$(dirname "$document")/$file" ]
+  while read -r file; do # "#heading" is of this document
+    name=${file%%#*}
+    ok "$document: $file exists" [ -e "$(dirname "$document")/${name:-$(basename "$document")}" ]
   done <"$dir/links"
 done
 ok 'README.md: at most 280 lines' [ "$(wc -l <README.md)" -le 280 ]
@@ -176,7 +177,9 @@ done >"$dir/rows.of.replay" 2>&1
 "$build/replay" --once --policy default --chunk-mib 32 bench/traces/*.gmtrace.gz >"$dir/replay32" \
   2>&1
 "$build/replay" --once --json bench/traces/*.gmtrace.gz | grep '"stream_lag_us": 0, "cross_stream": "wait"' >"$dir/lake"
-"$build/replay" --once --json --allocator bfc bench/traces/*.gmtrace.gz >"$dir/bfc"
+for allocator in bfc expandable; do
+  "$build/replay" --once --json --allocator $allocator bench/traces/*.gmtrace.gz >"$dir/$allocator"
+done
 tr -d '*' <bench/RESULTS.md >"$dir/results"
 
 # field ALLOCATOR NAME: of each trace, one a line.
@@ -204,12 +207,13 @@ field lake trace >"$dir/1"
 field lake peak_active_bytes | awk '{ printf "%.2f\n", $1 / 1073741824 }' >"$dir/2"
 cut -f 1 "$dir/shown" >"$dir/3"
 cell bfc >"$dir/4"
-cut -f 2 "$dir/shown" >"$dir/5"
-cell lake >"$dir/6"
-cut -f 3 "$dir/shown" >"$dir/7"
-field lake driver_ms | awk '{ printf "%.0f\n", $1 }' >"$dir/8"
-field lake stitches >"$dir/9"
-paste -d '|' "$dir"/[1-9] | sed 's/|/ | /g; s/^/| /; s/$/ |/; s/|  |/| |/g' >"$dir/rows"
+cell expandable >"$dir/5"
+cut -f 2 "$dir/shown" >"$dir/6"
+cell lake >"$dir/7"
+cut -f 3 "$dir/shown" >"$dir/8"
+field lake driver_ms | awk '{ printf "%.0f\n", $1 }' >"$dir/9"
+field lake stitches >"$dir/10"
+paste -d '|' "$dir"/[1-9] "$dir/10" | sed 's/|/ | /g; s/^/| /; s/$/ |/; s/|  |/| |/g' >"$dir/rows"
 ok 'RESULTS.md: nine traces' [ "$(wc -l <"$dir/rows")" = 9 ]
 while read -r row; do
   ok "RESULTS.md: $row" grep -qx "$(echo "$row" | sed 's/[].[*]/\\&/g; s/@/[^|]*/g')" "$dir/results"
@@ -230,8 +234,9 @@ for trace in bench/traces/streams/*.gmtrace.gz; do
   used=$(sed -n 's/.*counts too, \([0-9.]*\) GiB.*/\1/p' "$dir/report")
   live=$(sed -n 's/^In the whole trace \([0-9.]*\) GiB.*/\1/p' "$dir/report")
   bfc=$(held bfc wait "$trace")
-  row="| $name | $(printf '%.2f | %.2f' "$live" "$used") | ${bfc% |*} | $(held lake grow "$trace") | \
-$(held lake wait "$trace") |"
+  expandable=$(held expandable wait "$trace")
+  row="| $name | $(printf '%.2f | %.2f' "$live" "$used") | ${bfc% |*} | ${expandable% |*} | \
+$(held lake grow "$trace") | $(held lake wait "$trace") |"
   ok "RESULTS.md: $row" grep -qxF "$row" "$dir/results"
 done
 
