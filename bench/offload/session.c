@@ -236,6 +236,11 @@ static int make_room(void *user, gmlake *lake, const gmlake_error_info *info) {
          bytes != 0;
 }
 
+/* Small tensors of a graph are live to the end. */
+static void say_nothing(void *user, int level, const gmlake_error_info *info) {
+  (void)user, (void)level, (void)info;
+}
+
 /* A world in which the lake holds at most lake_bytes and the session session_bytes; 0: no limit. */
 static int open_world(world *w, const settings *opts, const gmlake_offload_graph *graph,
                       size_t lake_bytes, size_t session_bytes) {
@@ -261,6 +266,7 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
   lake_desc.chunk_bytes = opts->chunk_mib * MIB;
   lake_desc.limit_bytes = lake_bytes;
   lake_desc.cross_stream = GMLAKE_WAIT_FIRST;
+  lake_desc.logger.fn = say_nothing;
   lake_desc.oom.fn = make_room;
   lake_desc.oom.user = w;
   if (gmlake_create(&lake_desc, &w->lake)) return 0;
