@@ -10708,7 +10708,8 @@ struct gmlake_offload_session {
   size_t shelf_count, shelf_capacity;
   gmlo_host_piece *pieces; /* those of each slab, and behind them one that is never free */
   size_t piece_count, piece_capacity, piece_bytes, free_count;
-  int is_ranked; /* [S7] */
+  size_t free_from; /* no piece before it is free */
+  int is_ranked;    /* [S7] */
   gmlo_recording recordings[2];
   int known;        /* the recording that is expected; -1: none */
   int is_recording; /* the other recording */
@@ -11426,12 +11427,14 @@ static size_t gmlo_session_free_run(const gmlake_offload_session *s, size_t i, s
 static void gmlo_session_take_pieces(gmlake_offload_session *s, gmlo_session_tensor *g,
                                      size_t count) {
   uint32_t *link = &g->pin;
-  size_t run, i = gmlo_session_free_run(s, 0, count, count, &run), least = 1, end;
-  if (i < s->piece_count) least = count;
+  size_t run, i, least, end;
+  s->free_from = gmlo_session_free_run(s, s->free_from, 1, 1, &run);
+  i = gmlo_session_free_run(s, s->free_from, count, count, &run);
+  least = i < s->piece_count ? count : 1;
   g->copied.stream_id = GMLO_IN;
   g->copied.number = 0;
   s->free_count -= count;
-  for (i = 0; count != 0; count -= run) {
+  for (i = s->free_from; count != 0; count -= run) {
     i = gmlo_session_free_run(s, i, least, count, &run);
     *link = (uint32_t)i;
     link = &s->pieces[i].next;
@@ -11449,6 +11452,7 @@ static void gmlo_session_take_pieces(gmlake_offload_session *s, gmlo_session_ten
 static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_session_tensor *g) {
   size_t at, i;
   for (at = g->pin; at != GMLAKE_OFFLOAD_NONE; at = s->pieces[at].next) {
+    if (at < s->free_from) s->free_from = at;
     for (i = at; i < at + s->pieces[at].run; i++) {
       s->pieces[i].is_free = 1;
       if (g->copied.stream_id == GMLO_IN) s->pieces[i].read = g->copied.number;

@@ -1,6 +1,6 @@
 """Scores of an indexer, vllm-project/vllm#56457 and #55569: a prompt of 254,000 tokens comes in
 chunks of 4,096; each of 12 layers scores a chunk against a quarter of the tokens so far, in
-float32, at most 512 MiB at a time. Each chunk's scores have another size, and the cache keeps all."""
+float32, at most 512 MiB at a time. Each chunk's scores have another size; the cache keeps all."""
 
 MIB = 1 << 20
 

@@ -106,7 +106,8 @@ def extension():
     )
 
 
-commands = {"sdist": wheels.sdist_with(SOURCES + REPLAYED, ["gmlake_torch.pth"]), "build_py": BuildPy}
+sdist = wheels.sdist_with(SOURCES + REPLAYED, ["gmlake_torch.pth"])
+commands = {"sdist": sdist, "build_py": BuildPy}
 if NEEDS_TORCH:
     commands["build_ext"] = BuildExtension.with_options(use_ninja=False)
 

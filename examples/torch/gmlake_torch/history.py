@@ -82,8 +82,9 @@ class History:
         if first:
             size = size_text(sum(event[2] for event in first))
             self.notes.append(
-                f"{len(first):,} blocks, {size}, were there when recording began. They are allocated first, one after the other: how they lay, and "
-                "what was cached between them, is not known"
+                f"{len(first):,} blocks, {size}, were there when recording began. They are allocated "
+                "first, one after the other: how they lay, and what was cached between them, is "
+                "not known"
             )
         if self._odd:
             self.notes.append(f"{self._odd:,} events do not fit those before them: some are lost")

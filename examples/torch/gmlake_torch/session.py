@@ -19,10 +19,10 @@ operator never names (a workspace), what record_stream, data_ptr(), DLPack or a 
 at, what was sent to another process, what a collective operation has used, and what another thread
 than the one that entered the block, or autograd's for it, has used. torch.save, safetensors and
 transformers only compare addresses: what they save may leave again. `with
-session.compares_pointers():` says so of other code. Not noticed is what uses tensors without torch's
-dispatcher: a C++ extension that is no operator of it, a custom operator with tensors that it was not
-given. Run the program once with is_checked=True: then what is away has no memory, and a stray access
-is an error.
+session.compares_pointers():` says so of other code. Not noticed is what uses tensors without
+torch's dispatcher: a C++ extension that is no operator of it, a custom operator with tensors that
+it was not given. Run the program once with is_checked=True: then what is away has no memory, and a
+stray access is an error.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
 are recomputed only as far as that pays: the others are kept, as if they were not checkpointed. The
