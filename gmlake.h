@@ -9736,8 +9736,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   unsigned legacy = gmlk_stream_find(&l->streams, NULL);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   if ((s && s->capture) || l->streams.is_device_awaited) {
-    gmlk_lock_driver(
-        l); /* what is under way on the stream ends before, and a wait for all of them */
+    gmlk_lock_driver(l); /* what is under way on the stream, or on all, ends before */
     stream = gmlk_stream_find_or_add(l, value);
     s = stream ? l->streams.items[stream] : NULL;
     if (s && s->capture) gmlk_captures_end(l, stream); /* the driver may have ended that one */
