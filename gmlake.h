@@ -692,9 +692,9 @@ typedef struct gmlake_error_info {
    mode stays relaxed, because the driver refused to set it back; a write to free memory that
    GMLAKE_FILL found; at destroy every live block and buffer (a warning with size, address and
    label). Without a logger the last two are written to stderr, the leaks as a count, unless NDEBUG
-   is defined. It is called with no lock held at the end of a call: the call that caused the message,
-   or another thread's that ends meanwhile. It may call the lake. It has to return: neither longjmp
-   nor an exception may leave it. */
+   is defined. It is called with no lock held at the end of a call: the call that caused the
+   message, or another thread's that ends meanwhile. It may call the lake. It has to return:
+   neither longjmp nor an exception may leave it. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
