@@ -11406,7 +11406,7 @@ static void gmlo_session_follow_alloc(gmlake_offload_session *s, uint32_t tensor
    A tensor has any pieces, but neighbours where there are enough. So tensors of all sizes use the
    same ones, and no more is pinned than was away at once, and a slab. */
 
-#define GMLO_PIECE_MAX ((size_t)2 << 20) /* bytes: these take 40 us */
+#define GMLO_PIECE_MAX ((size_t)2 << 20) /* bytes: a copy of these takes 40 us */
 #define GMLO_SLAB_PART 8u                /* a slab adds such a part of what there is, or more */
 
 /* From piece i on: the first run of free ones that is long enough, and how long up to `most`.
@@ -11464,18 +11464,22 @@ static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_session_tensor *g
   gmlo_session_settle_tensor(s, g);
 }
 
-/* 0: the backend or host memory refuses. */
+/* 0: the backend or host memory refuses. Where a mock's divisor leaves too little of a piece, all
+   begin where the slab does. */
 static int gmlo_session_add_slab(gmlake_offload_session *s, size_t count) {
   size_t bytes = count * s->piece_bytes, i, end = s->piece_count + count;
+  size_t divisor = s->backend.divisor,
+         real = divisor > 1 ? s->piece_bytes / divisor : s->piece_bytes;
   void *ptr = NULL;
   gmlo_host_piece *pieces = (gmlo_host_piece *)gmlo_grow(
       &s->desc.host, s->pieces, s->piece_count, count + 1, &s->piece_capacity, sizeof *pieces);
   if (pieces == NULL) return 0;
   s->pieces = pieces;
+  if (divisor > 1 && real < GMLO_REAL_MIN) real = 0;
   if (s->backend.host_alloc(s->backend.user, bytes, &ptr) != 0) return 0;
   memset(pieces + s->piece_count, 0, (count + 1) * sizeof *pieces);
   for (i = s->piece_count; i < end; i++) {
-    pieces[i].ptr = (char *)ptr + (i - s->piece_count) * s->piece_bytes;
+    pieces[i].ptr = (char *)ptr + (i - s->piece_count) * real;
     pieces[i].is_free = 1;
   }
   pieces[end].run = 1;

@@ -183,6 +183,7 @@ static void open_memory(void) {
   desc.in_bytes_per_s = desc.out_bytes_per_s;
   desc.both_bytes_per_s = desc.out_bytes_per_s * 1.8;
   desc.jitter = desc.copy_jitter = player.options[OPT_JITTER];
+  desc.divisor = option_bytes(OPT_DIVISOR);
   desc.host = counted;
   JUDGE_OK(gmlake_offload_mock_create(&desc, &s.mock));
   s.session_table = *s.mock;

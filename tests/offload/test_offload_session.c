@@ -163,6 +163,8 @@ static void regions_at_random(void **state) {
 
 /* ---- What lines cannot say ------------------------------------------------------------------- */
 
+static size_t divided_by; /* 0: the mock's memory has no divisor */
+
 /* Memory as the options say, without a session. A rule that breaks ends the case. */
 static void with_memory(size_t limit, double link, int lake, void (*test)(void)) {
   static program p;
@@ -172,6 +174,7 @@ static void with_memory(size_t limit, double link, int lake, void (*test)(void))
   player.options[OPT_LIMIT] = (double)limit;
   player.options[OPT_LINK] = link;
   player.options[OPT_LAKE] = lake;
+  player.options[OPT_DIVISOR] = (double)divided_by;
   host_bytes = 0;
   sessions.begin();
   if (setjmp(verdict.out)) fail_msg("%s", verdict.rule);
@@ -610,6 +613,45 @@ static void wrong_arguments_of(gmlake_offload_session *session) {
   assert_error(gmlake_offload_session_recompute(session, 0), UNKNOWN_ID);
 }
 
+/* With a divisor an allocation has so much less memory: pieces of pinned memory lie in it. */
+static void use_divided_memory(void) {
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session *session;
+  uint32_t ids[8];
+  size_t i, pieces = 0;
+  void *ptr;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = s.mock;
+  desc.memory = &s.memory;
+  desc.host = counted;
+  desc.limit_bytes = 4 * CHUNK;
+  desc.tensor_bytes_min = 1;
+  assert_ok(gmlake_offload_session_create(&desc, &session));
+  for (i = 0; i < 8; i++)
+    assert_ok(gmlake_offload_session_alloc(session, 2 * CHUNK, NULL, &ids[i], &ptr));
+  for (i = 0; i < session->piece_count; i += pieces + 1) { /* of each slab */
+    const char *first = session->pieces[i].ptr;
+    size_t real;
+    for (pieces = 0; session->pieces[i + pieces].ptr != NULL; pieces++) {
+    }
+    real = pieces * CHUNK / s.mock->divisor;
+    if (real < GMLO_REAL_MIN) real = GMLO_REAL_MIN;
+    assert_true(session->pieces[i + pieces - 1].ptr + GMLO_REAL_MIN <= first + real);
+  }
+  assert_true(pieces != 0);
+  gmlake_offload_session_destroy(session);
+}
+
+static void pinned_memory_is_divided(void **state) {
+  size_t divisor;
+  (void)state;
+  for (divisor = 1; divisor <= 4096; divisor *= 64) {
+    divided_by = divisor;
+    with_memory(0, 5e8, 0, use_divided_memory);
+  }
+  divided_by = 0;
+}
+
 static void refuse_arguments(void) {
   gmlake_offload_session_desc desc;
   gmlake_offload_session *session;
@@ -650,6 +692,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
       cmocka_unit_test(runs_keep_addresses_in_a_lake),
+      cmocka_unit_test(pinned_memory_is_divided),
       cmocka_unit_test(wrong_arguments),
   };
   const char *wanted = NULL;
