@@ -1076,8 +1076,8 @@ typedef struct gmlake_offload_session_desc {
   unsigned flags;          /* GMLAKE_OFFLOAD_PAPER: plans in paper mode. GMLAKE_OFFLOAD_CHECKED */
   size_t limit_bytes;      /* of all tensors on the device, in whole chunks; 0: only the memory's */
   size_t tensor_bytes_min; /* smaller tensors never leave; 0: 1 MiB */
-  size_t host_bytes_max;   /* of pinned memory, which grows by slabs: to what was away at once, in
-                              pieces of a chunk or 2 MiB, and an eighth. 0: the backend's limit */
+  size_t host_bytes_max;   /* of pinned memory, which grows to what was away at once, in pieces of a
+                              chunk or 2 MiB. 0: no limit but the backend's */
   double out_bytes_per_s, in_bytes_per_s; /* the link; 0: as measured, at first an H200's */
   double both_bytes_per_s;                /* both at once; 0: 101/110 of the sum */
   size_t try_count_max;                   /* of the planner */
@@ -7124,7 +7124,7 @@ static int gmlo_clock_event_done(void *user, void *event, int *out_done) {
 static int gmlo_clock_event_ns(void *user, void *from, void *to, uint64_t *out_ns) {
   double ns = ((gmlo_clock_event *)to)->at_ns - ((gmlo_clock_event *)from)->at_ns;
   if (gmlo_clock_fails((gmlo_clock *)user)) return 1;
-  *out_ns = ns > 0 ? (uint64_t)ns : 0;
+  *out_ns = ns > 0 ? (uint64_t)(ns + .5) : 0; /* sums of parts of a ns may lack some of it */
   return 0;
 }
 
@@ -10609,7 +10609,6 @@ typedef struct gmlo_host_piece { /* of pinned memory */
   uint64_t read; /* the fence of copies in behind the last one that read it; 0: none */
   uint32_t run;  /* [used] the first one of so many neighbours, which a tensor has together */
   uint32_t next; /* [used] likewise: the tensor's next run; NONE: the last one */
-  int is_free;
 } gmlo_host_piece;
 
 /* The tensors that may leave in heaps: see "Who leaves" below. */
@@ -10707,9 +10706,9 @@ struct gmlake_offload_session {
   gmlo_shelf *shelves; /* by size, ascending */
   size_t shelf_count, shelf_capacity;
   gmlo_host_piece *pieces; /* those of each slab, and behind them one that is never free */
-  size_t piece_count, piece_capacity, piece_bytes, free_count;
-  size_t free_from; /* no piece before it is free */
-  int is_ranked;    /* [S7] */
+  uint64_t *free_pieces;   /* numbers: a heap */
+  size_t piece_count, piece_capacity, piece_bytes, free_count, free_capacity;
+  int is_ranked; /* [S7] */
   gmlo_recording recordings[2];
   int known;        /* the recording that is expected; -1: none */
   int is_recording; /* the other recording */
@@ -11404,45 +11403,28 @@ static void gmlo_session_follow_alloc(gmlake_offload_session *s, uint32_t tensor
 /* ---- Pinned memory: slabs of pieces, which stay ----
 
    A tensor has any pieces, but neighbours where there are enough. So tensors of all sizes use the
-   same ones, and no more is pinned than was away at once, and a slab. */
+   same ones, and no more is pinned than was away at once. */
 
 #define GMLO_PIECE_MAX ((size_t)2 << 20) /* bytes: a copy of these takes 40 us */
-#define GMLO_SLAB_PART 8u                /* a slab adds such a part of what there is, or more */
 
-/* From piece i on: the first run of free ones that is long enough, and how long up to `most`.
-   piece_count: there is none. */
-static size_t gmlo_session_free_run(const gmlake_offload_session *s, size_t i, size_t least,
-                                    size_t most, size_t *out_count) {
-  size_t run = 0;
-  for (; i < s->piece_count; i += run != 0 ? run : s->pieces[i].run) {
-    for (run = 0; run < most && s->pieces[i + run].is_free; run++) {
-    }
-    if (run >= least) break;
-  }
-  *out_count = run;
-  return i;
-}
-
-/* Gives a tensor pieces. pre: so many are free. */
+/* Gives a tensor the lowest free pieces. pre: there are so many. */
 static void gmlo_session_take_pieces(gmlake_offload_session *s, gmlo_session_tensor *g,
                                      size_t count) {
   uint32_t *link = &g->pin;
-  size_t run, i, least, end;
-  s->free_from = gmlo_session_free_run(s, s->free_from, 1, 1, &run);
-  i = gmlo_session_free_run(s, s->free_from, count, count, &run);
-  least = i < s->piece_count ? count : 1;
+  gmlo_host_piece *first = NULL; /* of the last run */
   g->copied.stream_id = GMLO_IN;
   g->copied.number = 0;
-  s->free_count -= count;
-  for (i = s->free_from; count != 0; count -= run) {
-    i = gmlo_session_free_run(s, i, least, count, &run);
-    *link = (uint32_t)i;
-    link = &s->pieces[i].next;
-    s->pieces[i].run = (uint32_t)run;
-    for (end = i + run; i < end; i++) {
-      s->pieces[i].is_free = 0;
-      if (s->pieces[i].read > g->copied.number) g->copied.number = s->pieces[i].read;
+  for (; count != 0; count--) {
+    uint32_t number = (uint32_t)gmlo_heap_pop(s->free_pieces, &s->free_count);
+    gmlo_host_piece *piece = &s->pieces[number];
+    if (piece->read > g->copied.number) g->copied.number = piece->read;
+    if (first == NULL || first + first->run != piece) {
+      first = piece;
+      first->run = 0;
+      *link = number;
+      link = &first->next;
     }
+    first->run++;
   }
   *link = GMLAKE_OFFLOAD_NONE;
 }
@@ -11452,12 +11434,10 @@ static void gmlo_session_take_pieces(gmlake_offload_session *s, gmlo_session_ten
 static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_session_tensor *g) {
   size_t at, i;
   for (at = g->pin; at != GMLAKE_OFFLOAD_NONE; at = s->pieces[at].next) {
-    if (at < s->free_from) s->free_from = at;
     for (i = at; i < at + s->pieces[at].run; i++) {
-      s->pieces[i].is_free = 1;
+      gmlo_heap_push(s->free_pieces, &s->free_count, i);
       if (g->copied.stream_id == GMLO_IN) s->pieces[i].read = g->copied.number;
     }
-    s->free_count += s->pieces[at].run;
   }
   g->pin = GMLAKE_OFFLOAD_NONE;
   g->is_clean = g->is_released = 0;
@@ -11473,18 +11453,21 @@ static int gmlo_session_add_slab(gmlake_offload_session *s, size_t count) {
   void *ptr = NULL;
   gmlo_host_piece *pieces = (gmlo_host_piece *)gmlo_grow(
       &s->desc.host, s->pieces, s->piece_count, count + 1, &s->piece_capacity, sizeof *pieces);
+  uint64_t *heap = NULL;
   if (pieces == NULL) return 0;
   s->pieces = pieces;
+  heap = (uint64_t *)gmlo_grow(&s->desc.host, s->free_pieces, s->free_count, end - s->free_count,
+                               &s->free_capacity, sizeof *heap);
+  if (heap == NULL) return 0;
+  s->free_pieces = heap;
   if (divisor > 1 && real < GMLO_REAL_MIN) real = 0;
   if (s->backend.host_alloc(s->backend.user, bytes, &ptr) != 0) return 0;
   memset(pieces + s->piece_count, 0, (count + 1) * sizeof *pieces);
   for (i = s->piece_count; i < end; i++) {
     pieces[i].ptr = (char *)ptr + (i - s->piece_count) * real;
-    pieces[i].is_free = 1;
+    gmlo_heap_push(heap, &s->free_count, i);
   }
-  pieces[end].run = 1;
   s->piece_count += count + 1;
-  s->free_count += count;
   gmlo_count_up(&s->stats.host_bytes, &s->stats.host_bytes_peak, bytes);
   return 1;
 }
@@ -11492,16 +11475,12 @@ static int gmlo_session_add_slab(gmlake_offload_session *s, size_t count) {
 /* Makes so many pieces free: of a new slab; where that is not to be had, of tensors that are also
    on the device. 0: there are not so many. */
 static int gmlo_session_need_pieces(gmlake_offload_session *s, size_t count) {
-  size_t most = s->desc.host_bytes_max, room = UINT32_MAX, slab, missing, i;
-  if (s->free_count >= count) return 1;
-  if (most != 0)
-    room = most > s->stats.host_bytes ? (most - s->stats.host_bytes) / s->piece_bytes : 0;
-  missing = count - s->free_count;
-  slab = s->piece_count / GMLO_SLAB_PART;
-  if (slab < missing) slab = missing;
-  if (slab > room) slab = room;
-  if (slab >= missing && (gmlo_session_add_slab(s, slab) || gmlo_session_add_slab(s, missing)))
-    return 1;
+  size_t most = s->desc.host_bytes_max, i;
+  if (s->free_count < count) {
+    size_t missing = count - s->free_count, held = s->stats.host_bytes;
+    int may_grow = most == 0 || (held < most && missing <= (most - held) / s->piece_bytes);
+    if (may_grow && gmlo_session_add_slab(s, missing)) return 1;
+  }
   for (i = 0; i < s->tensor_count && s->free_count < count; i++) {
     gmlo_session_tensor *g = &s->tensors[i];
     if (g->lives && g->has_bytes && g->pin != GMLAKE_OFFLOAD_NONE) gmlo_session_unpin(s, g);
@@ -13091,6 +13070,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->ranges);
   gmlo_free(&host, s->by_address);
   gmlo_free(&host, s->pieces);
+  gmlo_free(&host, s->free_pieces);
   gmlo_free(&host, s->late);
   gmlo_free(&host, s->detector.past);
   gmlo_free(&host, s);

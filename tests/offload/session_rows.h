@@ -90,11 +90,11 @@ static const row session_rows[] = {
      "{limit:40 link:12.5e6} [8 >s#=4/1 ] [2 mark [8 >t#=4/2 ] sync note [8 -t# ] [100 >/3 ] "
      "[8 s#>/4 ] sync ] +time<11880us"},
     /* Pinned memory serves tensors of all sizes: those that change take no more of it than what is
-       away at once (118784), and an eighth. */
+       away at once. */
     {"pinned_memory_of_other_sizes_is_used_again",
      "{limit:12} [60 mark >a=#00b+1k >b=~00b+3k >c=#00b+~50b >d=9k >e=~50b+100b >f=#50b+2k "
      ">h=~00b+40b >i=#00b+20k >j=12k >k=~00b+16k i> d> a> k> j> h> f> e> c> b> "
-     "-a,b,c,d,e,f -h,i,j,k sync ] pinned_peak>0 pinned_peak<=133632"},
+     "-a,b,c,d,e,f -h,i,j,k sync ] pinned_peak>0 pinned_peak<=native_peak"},
     /* What the schedule lets go, and is still there, may lose its copy on the host to a tensor that
        has to leave: then its memory is nobody's to take. */
     {"pinned_memory_is_short",
