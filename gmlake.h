@@ -12719,43 +12719,55 @@ static gmlake_result gmlk_mock_may_use(gmlake *l, uint64_t address, size_t bytes
                    GMLK_ULL(end > address ? end - address : 0));
 }
 
-GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, const void *ptr,
-                                         size_t bytes, gmlake_stream stream) {
-  const char *call = "gmlake_mock_use";
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
+/* Queues the use, unless one of a block that was there before is not ordered. */
+static gmlake_result gmlk_mock_queue_use(gmlake *l, void *user, uint64_t address, size_t bytes,
+                                         gmlake_stream stream, const char *call) {
   gmlk_mock_work use = {0, 1, 0, 0, NULL, 0, 0, 0, 0};
-  uint64_t other = 0;
-  gmlk_mock *mock;
-  gmlk_mock_queue *queue;
+  const gmlk_mock_work *early = NULL;
+  gmlk_mock *mock = gmlk_mock_lock(user);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
   gmlake_result result;
-  int is_early = 0;
-  if (!backend || !l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  uint64_t other = 0;
   use.address = address;
   use.end = address + bytes;
-  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  mock = gmlk_mock_lock(backend->user);
-  mock->result = l->lost ? l->lost : gmlk_mock_may_use(l, address, bytes, stream, call);
-  queue = gmlk_mock_find_queue(mock, stream);
+  mock->result = GMLAKE_OK;
   if (gmlk_mock_need_named(mock, queue != NULL) && !queue->capturing &&
       gmlk_mock_may_queue(mock, queue, 0)) {
     gmlk_mock_order_begin(mock, queue);
     gmlk_mock_order_end(mock);
-    is_early = gmlk_mock_unordered(mock, address, use.end, 1, &other) != NULL;
-    if (gmlk_mock_need(mock, !is_early, GMLAKE_ERROR_INVALID_ARGUMENT))
+    early = gmlk_mock_unordered(mock, address, use.end, 1, &other);
+    if (gmlk_mock_need(mock, !early, GMLAKE_ERROR_INVALID_ARGUMENT))
       (void)gmlk_mock_need(mock, gmlk_mock_push(queue, &use), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-    l->mock = backend;
-    l->is_watched = 1;
   }
   result = mock->result;
   gmlk_mutex_unlock(&mock->mutex);
   if (!queue)
-    (void)gmlk_fail(l, result, call, "the mock has no stream 0x%llx", GMLK_ULL((uintptr_t)stream));
-  else if (is_early)
-    (void)gmlk_fail(
+    return gmlk_fail(l, result, call, "the mock has no stream 0x%llx", GMLK_ULL((uintptr_t)stream));
+  if (early)
+    return gmlk_fail(
         l, result, call,
         "stream 0x%llx has to wait for stream 0x%llx, which used 0x%llx before: let it wait "
         "for the stream that the block was allocated on",
         GMLK_ULL((uintptr_t)stream), GMLK_ULL(other), GMLK_ULL(address));
+  if (result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(l, result, call,
+                     "a capture forbids work on the legacy stream: end that capture first");
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, const void *ptr,
+                                         size_t bytes, gmlake_stream stream) {
+  const char *call = "gmlake_mock_use";
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
+  gmlake_result result;
+  if (!backend || !l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
+  result = l->lost ? l->lost : gmlk_mock_may_use(l, address, bytes, stream, call);
+  if (!result) result = gmlk_mock_queue_use(l, backend->user, address, bytes, stream, call);
+  if (!result) {
+    l->mock = backend;
+    l->is_watched = 1;
+  }
   gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return result;
 }

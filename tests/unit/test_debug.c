@@ -293,11 +293,14 @@ static void what_a_kernel_may_not_touch_is_refused(void **state) {
   block = (char *)take_from(pool, C, LEGACY);
   step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
   assert_int_equal(use(block, 8, LEGACY), GMLAKE_ERROR_ASLEEP);
+  assert_int_equal(use(block, 8, (gmlake_stream)(uintptr_t)6400), GMLAKE_ERROR_ASLEEP);
+  assert_non_null(strstr(last_error().text, "sleep"));
   step(gmlake_pool_wake(lake, pool));
   step(gmlake_capture_begin(lake, first, pool));
   assert_ok(gmlake_mock_capture_begin(mock, first));
   assert_ok(use(block, 8, first)); /* a launch's, not now */
   assert_int_equal(use(block, 8, LEGACY), GMLAKE_ERROR_CAPTURING);
+  assert_says("a capture forbids work on the legacy stream: end that capture first");
   assert_int_equal(gmlake_mock_capture_end(mock, first), GMLAKE_ERROR_CAPTURING);
   step(gmlake_capture_end(lake, first));
   drop_on(block, LEGACY);
