@@ -3681,7 +3681,8 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, u
                       uint64_t bytes, uint64_t driver_ns, const char *reason);
 static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr);
 
-/* Refuses a free, or a buffer's discard, under work that gmlake_mock_use told of. */
+/* Refuses a free, or a buffer's discard, under work that gmlake_mock_use told of; else that work is
+   of the past from then on. pre: at most host memory can be missing for it now. */
 #if defined(GMLAKE_BACKEND_MOCK)
 static gmlake_result gmlk_mock_may_end(gmlake *l, uint64_t address, uint64_t bytes,
                                        const gmlk_extra *extra, gmlake_stream stream,
@@ -10230,25 +10231,24 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
       change->is_commit ? (uint32_t)(first / b->arena->chunk_bytes) : gmlk_buffer_count(b, first);
   change->to = gmlk_buffer_count(b, last);
   *out_stream = 0;
-  if (!change->is_commit && change->from < change->to &&
-      gmlk_mock_may_end(l, gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes,
-                        (change->to - change->from) * (uint64_t)b->arena->chunk_bytes, NULL, value,
-                        change->call))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (change->is_commit && l->is_restricted && gmlk_forbid_in_callback(l, change->call))
     return l->error.result;
   if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, b->arena, change->call);
-  if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
-  *out_stream = gmlk_stream_find_or_add(l, value);
-  if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!change->is_commit && l->streams.items[*out_stream]->capture &&
-      gmlk_pages_committed(b, change->from, change->to))
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, change->call,
-                     "a buffer cannot shrink on a captured stream: end the capture first");
-  if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return change->is_commit && l->streams.items[*out_stream]->is_forgotten
-             ? gmlk_refuse_gone(l, value, change->call)
-             : GMLAKE_OK;
+  if (value != GMLAKE_STREAM_NONE) {
+    *out_stream = gmlk_stream_find_or_add(l, value);
+    if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (!change->is_commit && l->streams.items[*out_stream]->capture &&
+        gmlk_pages_committed(b, change->from, change->to))
+      return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, change->call,
+                       "a buffer cannot shrink on a captured stream: end the capture first");
+    if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (change->is_commit && l->streams.items[*out_stream]->is_forgotten)
+      return gmlk_refuse_gone(l, value, change->call);
+  }
+  if (change->is_commit || change->from >= change->to) return GMLAKE_OK;
+  return gmlk_mock_may_end(
+      l, gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes,
+      (change->to - change->from) * (uint64_t)b->arena->chunk_bytes, NULL, value, change->call);
 }
 
 /* pre: state_lock is held; it is held again at the end. */

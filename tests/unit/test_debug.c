@@ -311,6 +311,7 @@ static void what_a_kernel_may_not_touch_is_refused(void **state) {
 static void a_buffer_shrinks_behind_its_uses(void **state) {
   gmlake_buffer *buffer;
   gmlake_buffer_info info;
+  gmlake_pool *pool;
   char *at;
   (void)state;
   open_uses();
@@ -326,6 +327,12 @@ static void a_buffer_shrinks_behind_its_uses(void **state) {
   step(gmlake_buffer_discard(lake, buffer, C, C, first)); /* the other chunk */
   assert_int_equal(gmlake_buffer_resize(lake, buffer, 0, first), GMLAKE_ERROR_INVALID_ARGUMENT);
   assert_string_equal(last_error().call, "gmlake_buffer_resize");
+  assert_int_equal(gmlake_buffer_destroy(lake, buffer, first), GMLAKE_ERROR_INVALID_ARGUMENT);
+  pool = open_pool(0); /* what is refused for another reason ends nothing */
+  step(gmlake_capture_begin(lake, second, pool));
+  assert_int_equal(gmlake_buffer_resize(lake, buffer, 0, second), GMLAKE_ERROR_CAPTURING);
+  step(gmlake_capture_end(lake, second));
+  step(gmlake_pool_destroy(lake, pool));
   assert_int_equal(gmlake_buffer_destroy(lake, buffer, first), GMLAKE_ERROR_INVALID_ARGUMENT);
   step(gmlake_buffer_destroy(lake, buffer, second));
   finish();
