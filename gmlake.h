@@ -2167,6 +2167,7 @@ typedef struct gmlk_index {
   void *memory;            /* row_count + 1 rows, as malloc aligns them */
   gmlk_row *rows;          /* in memory, from a cache line on */
   size_t row_count, count; /* count: entries in use */
+  size_t count_max;        /* before the table grows: 5/8 of four entries a row */
   unsigned shift;          /* 64 - log2(row_count) */
 } gmlk_index;
 
@@ -2239,6 +2240,7 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
   size_t i;
   memset(&grown, 0, sizeof(grown));
   grown.row_count = row_count;
+  grown.count_max = row_count / 2 * 5;
   grown.shift = 64u - gmlk_log2(grown.row_count);
   grown.memory = gmlk_host_alloc(host, (grown.row_count + 1) * sizeof(gmlk_row));
   if (!grown.memory) return 0;
@@ -2253,14 +2255,9 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
   return 1;
 }
 
-/* Whether one more entry fits: at most 5/8 of four entries a row are in use. */
-static inline int gmlk_index_has_room(const gmlk_index *index) {
-  return index->count < index->row_count / 2 * 5;
-}
-
 /* Makes room for one more entry. 0: no host memory. */
 static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
-  return gmlk_index_has_room(index) ||
+  return index->count < index->count_max ||
          gmlk_index_resize(index, host, gmlk_max(GMLK_ROWS_MIN, index->row_count * 2));
 }
 
@@ -2921,10 +2918,6 @@ static inline void gmlk_set_first_blocks(gmlk_arena *a, gmlk_block *b, uint32_t 
                  end = (at + rest + grains) >> a->chunk_log;
   uint64_t slot = (at + rest) >> a->chunk_log;
   for (; slot < end; slot++) a->firsts[slot] = b;
-}
-
-static inline int gmlk_has_bins(const gmlk_arena *a, unsigned stream) {
-  return stream < a->bins_capacity && a->bins[stream];
 }
 
 /* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
@@ -4764,8 +4757,8 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   else
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
   if (result) return result;
-  if (l->records.unused_count >= 2 && gmlk_index_has_room(&l->index) &&
-      gmlk_has_bins(a, r->requester.stream))
+  if (l->records.unused_count >= 2 && l->index.count < l->index.count_max &&
+      r->requester.stream < a->bins_capacity && a->bins[r->requester.stream])
     return GMLAKE_OK; /* it is there: nearly always */
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
                  gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(a, r->requester.stream)
@@ -5088,11 +5081,11 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   size_t bytes;
   int is_used = 0, is_shared, is_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
-  b = gmlk_index_at(&l->index, entry);
+  b = l->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
   a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
-    if (!stream || !(gmlk_has_bins(a, stream) || gmlk_arena_admit(a, stream)))
+    if (!stream || !((stream < a->bins_capacity && a->bins[stream]) || gmlk_arena_admit(a, stream)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     /* Where the own stream is gone and another one has its value, both may still use the block. */
     own = l->streams.may_end ? gmlk_own_stream(l, b) : 0;

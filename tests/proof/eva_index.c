@@ -69,7 +69,8 @@ static void rename_addresses(void) {
 static unsigned choose(void) {
   unsigned i;
   for (i = 0; i < ADDRESSES; i++)
-    if ((is_in[i] || (gmlk_index_has_room(&table) && (i == 0 || i == LAST_ROW || is_in[i - 1]))) &&
+    if ((is_in[i] ||
+         (table.count < table.count_max && (i == 0 || i == LAST_ROW || is_in[i - 1]))) &&
         any)
       return i + 1;
   return any ? ADDRESSES + 1 : 0;
