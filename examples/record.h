@@ -26,9 +26,8 @@
    It also tells labels, pools and, if you ask for them, stacks, in remarks: bench/viewer.html and
    `build/replay --html` show labels; replay does not model pools. A label's address stands for its
    text, which is read when the address first comes. The trace has no alignments and flags, and does
-   not tell what sleeps. A stream that is being captured is not sampled, and nothing is
-   sampled or asked for while captures forbid the legacy stream, where the backend knows that
-   (is_capturing).
+   not tell what sleeps. A stream that is being captured is not sampled, and nothing is sampled or
+   asked for while captures forbid the legacy stream, where the backend knows that (is_capturing).
 
    Without stacks it costs about 40 ns an allocation or free on x86-64, elsewhere also a call that
    reads the clock (`record --cost`, the program of examples/record.c, with -O2). That is at most
@@ -338,7 +337,8 @@ static inline void gmlake_recorder_end_samples(gmlake_recorder *r, const char *c
 #define GMLAKE_RECORDER_HAS(b, entry) \
   ((b)->struct_bytes >= offsetof(gmlake_backend, entry) + sizeof(b)->entry && (b)->entry)
 
-/* Whether an event may be recorded on the stream: it is there, and no capture forbids it. */
+/* Whether an event may be recorded on the stream: it is there, and no capture forbids it. While
+   captures forbid the legacy stream, NULL, no stream and no event is touched. */
 static inline int gmlake_recorder_may_sample(const gmlake_recorder *r, gmlake_stream stream) {
   const gmlake_backend *const b = r->backend;
   uint64_t id;
@@ -348,15 +348,6 @@ static inline int gmlake_recorder_may_sample(const gmlake_recorder *r, gmlake_st
     return b->is_capturing(b->user, stream, &is_capturing, &code) == GMLAKE_OK && !is_capturing;
   if (!stream || !GMLAKE_RECORDER_HAS(b, stream_id)) return 1;
   return b->stream_id(b->user, stream, &id, &code) == GMLAKE_OK;
-}
-
-/* Whether captures are under way, as far as the backend knows: then no stream and no event is
-   touched. */
-static inline int gmlake_recorder_captures(const gmlake_recorder *r) {
-  const gmlake_backend *const b = r->backend;
-  int is_capturing = 0, code = 0;
-  return GMLAKE_RECORDER_HAS(b, is_capturing) &&
-         (b->is_capturing(b->user, NULL, &is_capturing, &code) != GMLAKE_OK || is_capturing);
 }
 
 /* Exchanges the thread's capture mode: in the relaxed one (2) no question about an event spoils a
@@ -450,7 +441,7 @@ static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stre
   if (!r->is_sampling || (r->named < 2 && !r->buffers) || r->time_us - s->sampled_us < gap_us)
     return;
   now = gmlake_recorder_now_ns(r);
-  if (now < r->may_sample_ns || gmlake_recorder_captures(r)) return;
+  if (now < r->may_sample_ns || !gmlake_recorder_may_sample(r, NULL)) return;
   if (!gmlake_recorder_exchange(r, &mode)) return;
   gmlake_recorder_sample(r, s);
   (void)gmlake_recorder_exchange(r, &mode);
@@ -479,7 +470,7 @@ static inline void gmlake_recorder_poll(gmlake_recorder *r) {
   int mode = 2;
   if (!r->is_sampling || r->now_us - r->polled_us < r->poll_us) return;
   now = gmlake_recorder_now_ns(r);
-  if (now < r->may_poll_ns || gmlake_recorder_captures(r)) return;
+  if (now < r->may_poll_ns || !gmlake_recorder_may_sample(r, NULL)) return;
   if (!gmlake_recorder_exchange(r, &mode)) return;
   r->polled_us = r->now_us;
   for (i = 0; i < r->stream_count && r->is_sampling; i++) {
