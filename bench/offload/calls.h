@@ -42,6 +42,7 @@ typedef struct calls {
   one_call *calls;
   uint64_t *numbers;
   size_t count, capacity, number_count, number_capacity;
+  size_t most_numbers;          /* of a call */
   uint64_t tensors;             /* numbers are below it */
   uint64_t *step_ns;            /* by call: of a begin */
   size_t time_from;             /* the first call of the last row of times; */
@@ -77,6 +78,7 @@ static int calls_read_call(calls *c) {
     if (!lines_parse(&c->in, word, "a number", UINT64_MAX, &number) || !calls_add_number(c, number))
       return 0;
   call->count = c->number_count - call->numbers;
+  if (call->count > c->most_numbers) c->most_numbers = call->count;
   if (call->count < call_rows[call->what].count ||
       (call->what != CALL_BEGIN && call->count > call_rows[call->what].count))
     return lines_fail(&c->in, "%s takes %lu numbers", call_rows[call->what].name,

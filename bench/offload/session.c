@@ -236,7 +236,7 @@ static int make_room(void *user, gmlake *lake, const gmlake_error_info *info) {
          bytes != 0;
 }
 
-/* Small tensors of a graph are live to the end. */
+/* The lake would warn of blocks that are live at its end: those of small tensors are. */
 static void say_nothing(void *user, int level, const gmlake_error_info *info) {
   (void)user, (void)level, (void)info;
 }
@@ -624,7 +624,8 @@ typedef struct player {
   world *w;
   const calls *c;
   uint32_t *ids;     /* the session's numbers by those of the recording */
-  uint64_t *regions; /* likewise */
+  uint32_t *named;   /* by the step that begins */
+  uint64_t *regions; /* as ids */
   size_t region_count;
   uint64_t due_ns; /* of the open step, which is not launched yet */
   int is_due;
@@ -652,17 +653,16 @@ static void play_step(player *p) {
 }
 
 static void play_begin(player *p, size_t i, const uint64_t *n, size_t count) {
-  uint32_t ids[4096];
   gmlake_offload_step step;
   size_t k;
   memset(&step, 0, sizeof step);
-  for (k = 3; k < count && k < 4096; k++) ids[k - 3] = p->ids[n[k]];
+  for (k = 3; k < count; k++) p->named[k - 3] = p->ids[n[k]];
   step.key = n[0];
   p->stream = p->w->stream = step.stream = stream_of(n[1]);
-  step.reads = ids;
+  step.reads = p->named;
   step.read_count = (size_t)n[2];
-  step.writes = ids + n[2];
-  step.write_count = k - 3 - (size_t)n[2];
+  step.writes = p->named + n[2];
+  step.write_count = count - 3 - (size_t)n[2];
   call(p->w, gmlake_offload_session_begin(p->w->session, &step));
   p->is_due = 1;
   p->due_ns = p->c->step_ns[i];
@@ -776,13 +776,15 @@ static int play(world *w, const calls *c) {
   p.w = w;
   p.c = c;
   p.ids = (uint32_t *)calloc(c->tensors + 1, sizeof *p.ids);
+  p.named = (uint32_t *)calloc(c->most_numbers + 1, sizeof *p.named);
   p.regions = (uint64_t *)calloc(c->count + 1, sizeof *p.regions);
-  if (p.ids == NULL || p.regions == NULL) w->failed = 1;
+  if (p.ids == NULL || p.named == NULL || p.regions == NULL) w->failed = 1;
   p.stats = stats_of(w);
   for (i = 0; i < c->count && !w->failed; i++) play_call(&p, i);
   if (w->failed) complain(w);
   if (!w->failed && c->count) play_row(&p, c->calls[c->count - 1].us);
   free(p.ids);
+  free(p.named);
   free(p.regions);
   return !w->failed;
 }

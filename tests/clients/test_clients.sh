@@ -51,6 +51,14 @@ ok 'torch: the calls of a session, played' played "$dir/even.gmcalls"
 sed 's/^begin \([0-9]* [0-9]* [0-9]*\) 1 /begin \1 9 /' "$dir/run.gmcalls" >"$dir/wrong.gmcalls"
 ok 'torch: calls that are wrong are refused in words' eval '! played "$dir/wrong.gmcalls" &&
   grep -q "wrong.gmcalls:[0-9]*: fewer tensors than it reads" "$dir/err"'
+awk 'BEGIN {
+  print "gmcalls 1"
+  for (i = 0; i < 5000; i++) { print "alloc 0", i, 4096, 0; ids = ids " " i }
+  print "begin 0 7 0 4999" ids "\nend 0"
+}' >"$dir/many.gmcalls"
+program=$build/offload_session
+gives 'torch: the calls of a session: a step of many tensors' '"iteration":0,"steps":1,' --json \
+  "$dir/many.gmcalls"
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
