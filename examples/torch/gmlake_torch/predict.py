@@ -26,7 +26,6 @@ from . import history
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 LABELS = 4096  # more of them say no more
-PAGE_TEMPLATE = os.path.join("bench", "viewer.html")
 LAKES = {  # if there are several streams
     "lake, if work ends at once": ("grow", "0"),
     "lake, if it never ends": ("grow", "never"),
