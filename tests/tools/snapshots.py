@@ -102,7 +102,8 @@ def late():
     p.entry("free_requested", 400, 2 * MIB)
     p.alloc(500, 512)
     p.entry("free_completed", 400, 2 * MIB)
-    p.write("late.pickle", allocator_settings={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"})
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64\ud800"}
+    p.write("late.pickle", allocator_settings=settings)
 
 
 def pools():
@@ -170,7 +171,9 @@ def wrong():
     write("empty.bad", b"")
     write("text.bad", b"hello\n")
     write("gzip.bad", gzip.compress(b"hello")[:-6])
+    write("deflate.bad", gzip.compress(b"hello")[:10] + bytes(9))
     write("json.bad", b'{"Total": ')
+    write("field.bad", b"Thread,Time,Action,Pointer,Size,Stream\n" + b"1" * (1 << 18))
     write("rows.bad", b"Thread,Time,Action,Pointer,Size,Stream\n1,2,allocate,0x10,many,0\n")
 
     def bad(name, value):
@@ -187,7 +190,10 @@ def wrong():
         bad(f"{key} {str(value)[:5]}", {"segments": [], "device_traces": [[one]]})
     bad("entry", {"segments": [], "device_traces": [["x"]]})
     bad("segment", {"segments": ["x"], "device_traces": [[entry]]})
-    bad("blocks", {"segments": [{"address": 1, "total_size": 1}], "device_traces": [[entry]]})
+    segment = {"address": 1, "total_size": 1}
+    bad("blocks", {"segments": [segment], "device_traces": [[entry]]})
+    segment["blocks"] = [{"address": [1], "size": 1, "state": "active_allocated"}]
+    bad("address", {"segments": [segment], "device_traces": [[entry]]})
 
 
 def others():

@@ -15,6 +15,7 @@ import json
 import os
 import pickle
 import re
+import zlib
 
 MOST = 1 << 60  # bytes of one block: more is a mistake
 ACTIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")
@@ -82,9 +83,9 @@ class History:
         if first:
             size = size_text(sum(event[2] for event in first))
             self.notes.append(
-                f"{len(first):,} blocks, {size}, were there when recording began. They are allocated "
-                "first, one after the other: how they lay, and what was cached between them, is "
-                "not known"
+                f"{len(first):,} blocks, {size}, were there when recording began. They are "
+                "allocated first, one after the other: how they lay, and what was cached between "
+                "them, is not known"
             )
         if self._odd:
             self.notes.append(f"{self._odd:,} events do not fit those before them: some are lost")
@@ -92,6 +93,10 @@ class History:
 
 def size_text(count):
     return f"{count / 2**30:.2f} GiB" if count >= 1 << 30 else f"{count / 2**20:.1f} MiB"
+
+
+def _printable(text):
+    return re.sub(r"[^!-~]", "_", str(text))
 
 
 # ---- torch ----
@@ -141,7 +146,7 @@ def _label(entry):
         path = frame.get("filename") if isinstance(frame, dict) else None
         if not isinstance(path, str) or not path.endswith(".py") or "/torch/" in path:
             continue
-        return re.sub(r"[^!-~]", "_", f"{os.path.basename(path)}:{frame.get('line')}")[-63:]
+        return _printable(f"{os.path.basename(path)}:{frame.get('line')}")[-63:]
     return None
 
 
@@ -175,7 +180,7 @@ class _Segments:
         if _field(block, "state", str, where) not in ACTIVE:
             return
         asked = "requested_size" if "requested_size" in block else "size"
-        at = block.get("address", address)
+        at = _field(block, "address", int, where, address)
         self.blocks.append((at, _bytes(block, asked, where), segment.get("stream", 0)))
 
     def pool_at(self, address):
@@ -292,8 +297,9 @@ class _Torch:
         settings = snapshot.get("allocator_settings")
         settings = settings.get("PYTORCH_CUDA_ALLOC_CONF") if isinstance(settings, dict) else None
         if isinstance(settings, str) and settings.strip():
+            settings = _printable(settings)[:200]
             notes.append(
-                f"it was recorded with PYTORCH_CUDA_ALLOC_CONF={settings[:200]}; what replays has "
+                f"it was recorded with PYTORCH_CUDA_ALLOC_CONF={settings}; what replays has "
                 "no such settings"
             )
 
@@ -357,8 +363,7 @@ def _read_vma(told):
             if item["Type"] != "FREE":
                 size = _bytes(item, "Size", "an allocation")
                 name = item.get("Name") or item.get("Type")
-                label = re.sub(r"[^!-~]", "_", str(name))[:63]
-                out.add(address, size, 0, 0, label)
+                out.add(address, size, 0, 0, _printable(name)[:63])
                 address += 1
             continue
         inside = list(item.values()) if isinstance(item, dict) else item
@@ -382,7 +387,7 @@ def read(path, device=None):
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise Refused(f"its gzip is damaged: {error}") from None
     if data[:1] in b"{ \n" and data.lstrip()[:1] == b"{":
         try:
@@ -390,7 +395,10 @@ def read(path, device=None):
         except (ValueError, RecursionError) as error:
             raise Refused(f"it is no JSON: {error}") from None
     if data[:13] == b"Thread,Time,A":
-        return _read_rmm(data.decode("utf-8", "replace"))
+        try:
+            return _read_rmm(data.decode("utf-8", "replace"))
+        except csv.Error as error:
+            raise Refused(f"it is no CSV: {error}") from None
     snapshot = _unpickled(data)
     if not isinstance(snapshot, dict):
         raise Refused("it is no snapshot: those of torch 2.1 and later are a dict")
