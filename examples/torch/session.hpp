@@ -19,6 +19,7 @@
 #if !defined(GMLAKE_TORCH_SESSION_HPP)
 #define GMLAKE_TORCH_SESSION_HPP
 
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -41,16 +42,9 @@ class Session final {
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
-  /* Two sessions of a process write to two files: the second one's name has .2 at its end. */
   Result create(const gmlake_offload_session_desc &desc) {
-    static int count = 0;
-    const char *const name = std::getenv("GMLAKE_TORCH_RECORD_SESSION");
     const Result result = gmlake_offload_session_create(&desc, &session_);
-    if (result != GMLAKE_OFFLOAD_OK || !name || !*name) return result;
-    const std::string path = ++count == 1 ? name : name + ("." + std::to_string(count));
-    file_ = std::fopen(path.c_str(), "w");
-    if (!file_) std::fprintf(stderr, "gmlake_torch: %s cannot be written\n", path.c_str());
-    if (file_) (void)std::fputs("gmcalls 1\n", file_);
+    if (result == GMLAKE_OFFLOAD_OK) open_file();
     return note(result, "limit", "%zu", desc.limit_bytes);
   }
   gmlake_offload_session *get() const { return session_; }
@@ -118,6 +112,16 @@ class Session final {
   }
 
  private:
+  /* No file is overwritten: where there is one, the name has .2 at its end, or .3 and so on. */
+  void open_file() {
+    const char *const name = std::getenv("GMLAKE_TORCH_RECORD_SESSION");
+    if (!name || !*name) return;
+    std::string path = name;
+    for (int i = 2; !(file_ = std::fopen(path.c_str(), "wx")) && errno == EEXIST; i++)
+      path = name + ("." + std::to_string(i));
+    if (!file_) std::fprintf(stderr, "gmlake_torch: %s cannot be written\n", path.c_str());
+    if (file_) (void)std::fputs("gmcalls 1\n", file_);
+  }
   int number(void *stream) {
     return file_ ? streams_.emplace(stream, static_cast<int>(streams_.size())).first->second : 0;
   }

@@ -44,11 +44,13 @@ assert rows[0]["plans"] == 0 and sum(row["plans"] for row in rows) > 0, rows
 assert all(row["mode"] == 1 and row["demand_in"] <= 2 and row["out_gb"] > .1 for row in rows[5:])
 ' "$dir/out"
 }
+echo kept >"$dir/run.gmcalls"
 ok 'torch: the calls of a session' fake FAKE_CUDA_SEED=1 \
   "GMLAKE_TORCH_RECORD_SESSION=$dir/run.gmcalls" "$build/client_torch_allocator" train
-sed 's/^time \([0-9]*\) .*/time \1 1000000/' "$dir/run.gmcalls" >"$dir/even.gmcalls"
+ok 'torch: the calls of a session: no file is overwritten' grep -qx kept "$dir/run.gmcalls"
+sed 's/^time \([0-9]*\) .*/time \1 1000000/' "$dir/run.gmcalls.2" >"$dir/even.gmcalls"
 ok 'torch: the calls of a session, played' played "$dir/even.gmcalls"
-sed 's/^begin \([0-9]* [0-9]* [0-9]*\) 1 /begin \1 9 /' "$dir/run.gmcalls" >"$dir/wrong.gmcalls"
+sed 's/^begin \([0-9]* [0-9]* [0-9]*\) 1 /begin \1 9 /' "$dir/run.gmcalls.2" >"$dir/wrong.gmcalls"
 ok 'torch: calls that are wrong are refused in words' eval '! played "$dir/wrong.gmcalls" &&
   grep -q "wrong.gmcalls:[0-9]*: fewer tensors than it reads" "$dir/err"'
 awk 'BEGIN {
