@@ -90,6 +90,11 @@ row small.pickle lake "$(mib 16)"
 gives 'too little for what ran' "$native         fails: bfc failed" --limit-gib .001 \
   "$dir/small.pickle"
 ok 'too little for what ran: no page' prints 'Page: none: the lake fails'
+ok 'too little for what ran: nothing to divide' grep -qx 'recorded: native  *0.021 *' "$dir/out"
+for limit in 0 nan inf; do
+  refused "limit: $limit" 2 "takes a number from .001 to 1024, not '$limit'" --limit-gib $limit \
+    "$dir/small.pickle"
+done
 
 row expandable.pickle 'recorded: expandable segments' "$(mib 20)"
 row 'of a lake.pickle' 'recorded: a lake' "$(mib 20)"

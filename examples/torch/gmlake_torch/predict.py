@@ -208,21 +208,23 @@ def say(told, found, served, limit):
     count, streams = sum(event[0] == "a" for event in told.events), told.stream_count()
     print(f"{count:,} allocations, {streams} stream{'s'[streams == 1:]}, device {told.device}.")
     print(f"{'At most':32} {'GiB':>9}   live by it")
-    live = None
-    for name, size, error in rows_of(told, found):
-        live = live or size
+    rows = list(rows_of(told, found))
+    live = rows[0][1]
+    for name, size, error in rows:
         by = f"{live / size:.3f}" if live and size and name != "live" else ""
         print(f"{name:32} {size / 2**30:9.3f}   {by}" if size else f"{name:32} fails: {error}")
     if limit:
         print(f"Each allocator had {history.size_text(limit)}.")
     say_refusals(told, served, limit)
-    if streams > 1:
-        told.notes.append(
-            "when work on a stream has ended is not told: what a lake that grows first holds lies "
-            "between its two rows"
-        )
     for note in told.notes:
         print(f"- {note}.")
+
+
+def gib(text):
+    """Bytes, as many as replay takes."""
+    if not 0.001 <= float(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"takes a number from .001 to 1024, not '{text}'")
+    return int(float(text) * 2**30)
 
 
 def main(arguments=None):
@@ -233,7 +235,7 @@ def main(arguments=None):
     )
     parser.add_argument("file", help="snapshot.pickle, or a log of RMM, or JSON of VMA; may be .gz")
     parser.add_argument("--device", type=int, help="if not the one with the longest history")
-    parser.add_argument("--limit-gib", type=float, help="memory of the device")
+    parser.add_argument("--limit-gib", type=gib, help="memory of the device")
     parser.add_argument("--trace", help="where the trace is written (FILE.gmtrace)")
     parser.add_argument("--html", help="where the page is written (FILE.html)")
     parser.add_argument("--json", action="store_true", help="prints one JSON object")
@@ -248,7 +250,12 @@ def main(arguments=None):
 
 def predict(given):
     told = history.read(given.file, given.device)
-    limit = int(given.limit_gib * 2**30) if given.limit_gib else told.limit
+    if told.stream_count() > 1:
+        told.notes.append(
+            "when work on a stream has ended is not told: what a lake that grows first holds lies "
+            "between its two rows"
+        )
+    limit = given.limit_gib or told.limit
     served = [one for one, live in zip(told.refused, lives(told)) if live + one[1] <= (limit or 0)]
     trace, page = given.trace or given.file + ".gmtrace", given.html or given.file + ".html"
     with open(trace, "w") as file:
@@ -256,7 +263,7 @@ def predict(given):
     replay = Replay(trace, limit)
     found = replayed(replay, told.stream_count())
     if given.json:
-        rows = {name: size if error is None or size is not None else error
+        rows = {name: error if size is None else size
                 for name, size, error in rows_of(told, found)}
         print(json.dumps({"bytes": rows, "limit": limit, "notes": told.notes}))
     else:
