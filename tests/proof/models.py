@@ -159,7 +159,8 @@ def run(texts, ops):
     error = re.search(r'^pan:\d+: (.*?)(?: \(at depth.*)?$', told, re.M)
     if error:
         wrong = error.group(1)
-    elif not states or 'errors: 0' not in told or 'Search not completed' in told:
+    elif (not states or 'errors: 0' not in told or 'Search not completed' in told or
+          'max search depth too small' in told):
         wrong = 'the search did not end: ' + told[-500:]
     else:
         wrong = ''
