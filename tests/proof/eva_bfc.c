@@ -1,7 +1,8 @@
 /* gmlake_bfc.h, all of it: STEPS allocations, frees and trims by two streams, in any order, of
    small, middling and large sizes. The device may begin and cease to refuse, host memory may run
    out at any allocation. After each call gmlake_bfc_check is content, live blocks lie apart and
-   are where they were, and the mutex is free. In the end all that was taken is given back. */
+   are where they were, and the mutex is free. In the end all that was taken of the device and of
+   the host is given back. */
 #include <stddef.h>
 
 #include "choose.h"
@@ -30,7 +31,7 @@ static const size_t sizes[SIZES] = {1, 2, 5, 7};
 static gmlake_bfc *bfc;
 static void *live[LIVE];
 static size_t live_bytes[LIVE];
-static int device_refuses, host_left = -1, taken;
+static int device_refuses, host_left = -1, taken, host_taken;
 static uintptr_t device_next = 4096;
 
 static void *segment_alloc(void *user, size_t bytes) {
@@ -51,11 +52,13 @@ static void *host_alloc(void *user, size_t bytes) {
   (void)user;
   if (host_left == 0) return NULL;
   host_left -= host_left > 0;
+  host_taken++;
   return malloc(bytes);
 }
 
 static void host_free(void *user, void *ptr) {
   (void)user;
+  host_taken -= ptr != NULL;
   free(ptr);
 }
 
@@ -135,7 +138,7 @@ static void finish(void) {
   must(gmlake_bfc_alloc(bfc, SIZE_MAX, NULL, &ptr) != GMLAKE_BFC_OK && !ptr);
   must(gmlake_bfc_check(bfc) == GMLAKE_BFC_OK);
   must(gmlake_bfc_result_name(GMLAKE_BFC_OK)[0] == 'G');
-  must(gmlake_bfc_destroy(bfc) == GMLAKE_BFC_OK && taken == 0);
+  must(gmlake_bfc_destroy(bfc) == GMLAKE_BFC_OK && taken == 0 && host_taken == 0);
 }
 
 /* How many calls of malloc succeed; -1: all. */
@@ -150,7 +153,7 @@ int main(void) {
   int step;
   host_left = choose_host();
   if (create() != GMLAKE_BFC_OK) {
-    must(bfc == NULL && host_left == 0);
+    must(bfc == NULL && host_left == 0 && host_taken == 0);
     return 0;
   }
   for (step = 0; step < STEPS; step++) perform(choose());
