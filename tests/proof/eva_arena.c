@@ -2,8 +2,8 @@
    allocated, freed, reserved, backed and unbacked for STREAMS streams, in any order, any number of
    times; with GRAPHS, some of it by graphs. `map` says for each grain what it has to be. After each
    operation [A1] to [A4], [A6], [A7], [H1] to [H4] and [U1] hold, and the arena says of each grain
-   what the map says. So no grain is in two live blocks, and none is lost or gets another tag than it
-   was freed with. Best fit finds the smallest hole, or nothing where nothing fits.
+   what the map says. So no grain is in two live blocks, and none is lost or gets another tag than
+   it was freed with. Best fit finds the smallest hole, or nothing where nothing fits.
 
    Blocks are renamed after each operation: block i is the one that begins at grain i. Epochs are 1,
    since only the order of equal tags could tell them apart. */

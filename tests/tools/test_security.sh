@@ -5,7 +5,9 @@
 
 documents="SECURITY.md SOUNDNESS.md tests/MUTATION.md"
 
-runs_case() { grep -qsE "(cmocka_unit_test|CASE)\\($2\\)|^ *\\{\"$2\"," tests/*/"$1.c" tests/*/*"${1#test_}.h"; }
+runs_case() {
+  grep -qsE "(cmocka_unit_test|CASE)\\($2\\)|^ *\\{\"$2\"," tests/*/"$1.c" tests/*/*"${1#test_}.h"
+}
 
 # shellcheck disable=SC2086
 grep -ohE '`test_[a-z_]+: [a-z0-9_]+`' $documents | tr -d '`' | sort -u >"$dir/cases"
