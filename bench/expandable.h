@@ -20,6 +20,8 @@
 
 #define EXPANDABLE_MIB ((size_t)1 << 20)
 #define EXPANDABLE_SMALL_MAX EXPANDABLE_MIB
+#define EXPANDABLE_SMALL_PAGE (2 * EXPANDABLE_MIB)
+#define EXPANDABLE_LARGE_PAGE (20 * EXPANDABLE_MIB)
 #define EXPANDABLE_PAGE_NS 28000 /* about what it costs to create and map one */
 
 typedef struct expandable_block {
@@ -214,7 +216,7 @@ static int expandable_trim(expandable *e) {
 
 /* NULL if host memory ran out. */
 static expandable_pool *expandable_pool_for(expandable *e, size_t bytes, size_t stream) {
-  const size_t page = bytes <= EXPANDABLE_SMALL_MAX ? 2 * EXPANDABLE_MIB : 20 * EXPANDABLE_MIB;
+  const size_t page = bytes <= EXPANDABLE_SMALL_MAX ? EXPANDABLE_SMALL_PAGE : EXPANDABLE_LARGE_PAGE;
   expandable_pool *pool;
   for (pool = e->pools; pool; pool = pool->next)
     if (pool->stream == stream && pool->page_bytes == page) return pool;

@@ -30,9 +30,7 @@
 #define MIB ((size_t)1 << 20)
 #define DEVICE_BYTES (143154 * MIB) /* an H200: 139.8 GiB */
 #define LIMIT_MIB_MAX ((size_t)1 << 20)
-#define SEGMENT_BYTES (20 * MIB) /* torch's expandable segments grow by this */
-#define SEGMENT_NS 28000.0       /* about what it costs to map one */
-#define SERIES_BUCKETS 2000      /* each gives two points of the curve */
+#define SERIES_BUCKETS 2000 /* each gives two points of the curve */
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
 #define DEFAULT_STREAMS "bench/traces/streams/*.gmtrace.gz"
 
@@ -962,6 +960,7 @@ static uint64_t used_peak(const char *name, const trace *t, const options *o) {
   if (!t->use_count) return peak;
   settings.policy = &policy_builtins[0];
   settings.once = 1;
+  settings.learnt_path = NULL; /* what the asked run learns is written */
   settings.limit_bytes = 0;
   settings.cross_stream = GMLAKE_WAIT_FIRST;
   to.used_peak = &peak;
@@ -1018,6 +1017,7 @@ static int compare_lake(const char *name, const trace *t, const options *o,
   static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
   int all = t->stream_count > 1 && !o->lag && o->cross_stream < 0;
   int own = policy == &policy_builtins[0], ok = 1, told = t->done_count != 0;
+  uint64_t pages;
   size_t i;
   for (i = 0; i < (!all ? 1u : told ? 2u : 8u); i += own ? 1 : 2) {
     config settings = o->settings;
@@ -1051,9 +1051,8 @@ static int compare_lake(const char *name, const trace *t, const options *o,
     mean_add_outcome(own ? &sum->lake : &sum->other, t, &result);
     if (!own) sum->other_name = policy->name;
     if (!own) continue;
-    sum->segments_ms +=
-        (double)((result.first.reserved_bytes_peak + SEGMENT_BYTES - 1) / SEGMENT_BYTES) *
-        SEGMENT_NS / 1e6;
+    pages = (result.first.reserved_bytes_peak + EXPANDABLE_LARGE_PAGE - 1) / EXPANDABLE_LARGE_PAGE;
+    sum->segments_ms += (double)(pages * EXPANDABLE_PAGE_NS) / 1e6;
   }
   return ok;
 }

@@ -310,6 +310,11 @@ ok 'uses: one: grows' prints "\"peak_reserved_bytes\": $two, "
 ok 'uses: the table' run 0 --once --allocator lake --cross-stream grow \
   bench/traces/streams/fsdp2-llama-7b-LR-dyn.gmtrace.gz
 ok 'uses: the table: what recorded streams hold' grep -qE ' 17\.20 +17\.58 ' "$dir/out"
+ok 'uses: profile' run 0 --json --once --cross-stream grow --save-profile "$dir/profile" \
+  "$dir/used.gmtrace"
+ok 'uses: profile: of a table' run 0 --once --cross-stream grow --save-profile "$dir/of_table" \
+  "$dir/used.gmtrace"
+ok 'uses: profile: of the run that was asked for' cmp "$dir/profile" "$dir/of_table"
 for allocator in native bfc expandable; do
   ok "uses: $allocator" run 0 --json --allocator $allocator "$dir/used.gmtrace"
 done
