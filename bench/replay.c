@@ -308,6 +308,11 @@ static gmlake_result lake_prewarm(gmlake *lake, const char *path) {
   return GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
+/* An H200, or a larger device, where the lake may hold more. */
+static size_t lake_device_bytes(const config *settings) {
+  return settings->limit_bytes > DEVICE_BYTES ? settings->limit_bytes : DEVICE_BYTES;
+}
+
 static const char *lake_create(const config *settings, const trace *t, void **out_self) {
   lake_run *run = (lake_run *)calloc(1, sizeof(lake_run));
   gmlake_result result;
@@ -316,7 +321,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   if (!run) return "out of host memory";
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
-  mock.capacity_bytes = settings->limit_bytes > DEVICE_BYTES ? settings->limit_bytes : DEVICE_BYTES;
+  mock.capacity_bytes = lake_device_bytes(settings);
   mock.costs = settings->costs;
   mock.bookkeeping_only = 1;
   if (t->done_count && !settings->lag_is_named) run->work.t = t;
@@ -961,7 +966,7 @@ static uint64_t used_peak(const char *name, const trace *t, const options *o) {
   settings.policy = &policy_builtins[0];
   settings.once = 1;
   settings.learnt_path = NULL; /* what the asked run learns is written */
-  settings.limit_bytes = 0;
+  if (settings.limit_bytes < DEVICE_BYTES) settings.limit_bytes = 0;
   settings.cross_stream = GMLAKE_WAIT_FIRST;
   to.used_peak = &peak;
   return replay_trace(name, t, &allocators[0], &settings, &to, &ignored) ? peak : 0;
@@ -1106,13 +1111,14 @@ static int close_record(const char *path, FILE *file) {
 }
 
 /* The page is called by the trace, and by the policy, if that is not the lake's own. */
-static int write_page(page *drawn, const char *name, const policy_plugin *policy) {
+static int write_page(page *drawn, const char *name, const config *settings) {
+  const policy_plugin *policy = settings->policy;
   char title[100];
   if (policy == &policy_builtins[0])
     snprintf(title, sizeof title, "%s", name);
   else
     snprintf(title, sizeof title, "%.60s, policy %.29s", name, policy->name);
-  return page_write(drawn, title, DEVICE_BYTES);
+  return page_write(drawn, title, lake_device_bytes(settings));
 }
 
 static int replay_one(const char *name, const trace *t, const options *o) {
@@ -1156,7 +1162,7 @@ static int replay_one(const char *name, const trace *t, const options *o) {
     print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
               used_peak(name, t, o), &result);
   if (ok && o->report) report_print(&seen);
-  if (ok && o->html_path) ok = write_page(&drawn, name, settings.policy);
+  if (ok && o->html_path) ok = write_page(&drawn, name, &settings);
   page_free(&drawn);
   report_free(&seen);
   ok = close_record(o->series_path, s.file) && ok;

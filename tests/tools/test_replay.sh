@@ -458,6 +458,14 @@ for allocator in native bfc expandable lake; do
   refused "$allocator: out of memory" 1 "large: $allocator failed at event 1 (allocation of " \
     --json --allocator $allocator "$dir/large.gmtrace"
 done
+# A larger device than an H200.
+printf 'gmtrace 2\na 1 150323855360 5 0\nu 1 6 0\nf 1 5 1\na 2 512 6 1\nf 2 6 1\n' \
+  >"$dir/larger.gmtrace"
+ok 'larger' run 0 --once --allocator lake --limit-mib 200000 --html "$dir/larger.html" \
+  "$dir/larger.gmtrace"
+ok 'larger: what is used' grep -q '^larger  *lake  *140\.00  *140\.00 ' "$dir/out"
+sed -n 's/.*id="data">\([^<]*\).*/\1/p' "$dir/larger.html" | base64 -d | gzip -dc >"$dir/out"
+ok 'larger: its page' prints "\"device_bytes\":$((200000 << 20)),"
 ok 'goes on after a failure' run 2 --json "$dir/large.gmtrace" "$dir" "$dir/small.gmtrace"
 ok 'goes on: last trace' prints '{"trace": "small", '
 
