@@ -1,6 +1,6 @@
 """Describes networks that nobody recorded as graphs, in files as bench/graph.h reads them.
 
-usage: networks.py NETWORK [GPU]    writes the graph; GPU: 2080ti by default
+usage: networks.py NETWORK [GPU]    writes the graph; GPU: 2080ti by default, h200, a100, p100
 
 NETWORK is one of
   vgg16:BATCH, resnet50:BATCH, densenet121:BATCH, inception_v3:BATCH, inception_v4:BATCH
@@ -11,7 +11,8 @@ NETWORK is one of
   lora:SIZE:BATCH:LENGTH:DEVICES      LLaMA forward and backward, in single precision, adaptors of
                               rank 16 for Q, K, V and the feed-forward matrices, each layer's
                               forward pass again before its backward pass
-LLaMA is cut by heads; rows of tokens are added up, and normed, on the devices in turn.
+LLaMA is cut by heads; rows of tokens are added up, and normed, on the devices in turn. Not every
+GPU has the rates for it: prefill needs that of half precision, several devices that of copies.
 
 An operator takes what is longer, its arithmetic or the traffic of its tensors, at the parts of the
 GPU's stated rates that GPUS has, and the time of a launch.
@@ -533,7 +534,6 @@ NETWORKS = {f.__name__: f for f in (vgg16, vgg16_fused, resnet50, densenet121, i
                                     inception_v4, mlp, prefill, lora)}
 
 
-
 def describe(words, gpu="2080ti"):
     """The graph that words like vgg16:2 name."""
     name, *numbers = words.split(":")
@@ -545,7 +545,11 @@ def main(words="", gpu="2080ti", *more):
     network = NETWORKS.get(name)
     if more or gpu not in GPUS or not network or len(numbers) + 1 != network.__code__.co_argcount:
         sys.exit(__doc__)
-    sys.stdout.write(describe(words, gpu).text())
+    try:
+        graph = describe(words, gpu)
+    except KeyError as lacks:
+        sys.exit(f"{words} {gpu}: there is no {lacks}")
+    sys.stdout.write(graph.text())
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ for name in offload turnip; do
   done
   gives "$name: no such figure" '":null,' --json "$dir/instant.gmgraph"
 done
-ok 'turnip: a divisor that is no power of two' run 0 --json --seeds 1 --budget .5 --divisor 5000 "$vgg2"
+ok 'turnip: a divisor that is no power of two' run 0 --json --seeds 1 --budget .5 \
+  --divisor 5000 "$vgg2"
 program=$build/offload
 
 # row WAY FIELD: that field of the way's line in $dir/out.
@@ -144,8 +145,8 @@ ok 'turnip: a file of two devices' run 0 --json --seeds 1 --budget 2 --jitter 0 
   --executions 5 "$dir/two.gmgraph"
 ok 'turnip: a file of two devices: one after the other' prints '"none_ms":3.000,'
 echo 'o wrong 1 r 0 3 w 1' >>"$dir/two.gmgraph"
-refused 'turnip: an operator of two devices' 1 'operator 3, tensor 3: the operator uses a tensor of'\
-' another device' --json "$dir/two.gmgraph"
+refused 'turnip: an operator of two devices' 1 \
+  'operator 3, tensor 3: the operator uses a tensor of another device' --json "$dir/two.gmgraph"
 refused 'turnip: no such product' 1 'product:9:2:64: no such graph' --json product:9:2:64
 refused 'turnip: no such size' 1 'product:1:1:4294967295: no such graph' --json \
   product:1:1:4294967295

@@ -1,6 +1,6 @@
 #!/bin/sh
-# bench/offload/networks.py describes networks of the right size, and bench/offload/PAPERS.md says what
-# bench/offload/papers.py says today: a part of it, and each night all of it.
+# bench/offload/networks.py describes networks of the right size, and bench/offload/PAPERS.md says
+# what bench/offload/papers.py says today: a part of it, and each night all of it.
 
 . tests/tools/shell.sh
 
@@ -15,6 +15,11 @@ for wrong in '' 'vgg:2' 'vgg16' 'vgg16:2:2' 'mlp:2:2'; do
   fails "no network '$wrong'" 1 'usage: networks.py' "$wrong"
 done
 fails 'no such GPU' 1 'usage: networks.py' vgg16:2 3080
+for words in 'prefill:7b:1:64:1 2080ti: half' 'prefill:7b:1:64:2 h200: peer' \
+  'lora:9b:1:64:1 a100: 9b'; do
+  # shellcheck disable=SC2086
+  refused "$words" 1 "${words%: *}: there is no '${words##*: }'" ${words%: *}
+done
 fails 'one word too many' 1 'usage: networks.py' vgg16:2 2080ti x
 
 # numbers NETWORK GPU BYTES COUNT: its parameters are so many numbers, of so many bytes each: in

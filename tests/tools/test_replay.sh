@@ -99,8 +99,8 @@ ok 'expandable: pages in part: held' prints "\"peak_reserved_bytes\": $((100 << 
 ok 'expandable: pages in part: calls' prints '"driver_calls": 22, "driver_ms": 0.196, '
 printf 'gmtrace 1\na 1 20 0 0\na 2 2 0 0\nf 1 0\na 3 15 0 0\na 4 20 0 0\n' | mib \
   >"$dir/tail.gmtrace"
-gives 'expandable: spares what can grow' "\"peak_reserved_bytes\": $((60 << 20)), " --json --allocator \
-  expandable "$dir/tail.gmtrace"
+gives 'expandable: spares what can grow' "\"peak_reserved_bytes\": $((60 << 20)), " --json \
+  --allocator expandable "$dir/tail.gmtrace"
 # What these programs held on an H200, to the byte: the last two have several streams.
 for name in opt-1.3b-LRO gpt2-xl-R-dyn streams/prefetch-dyn streams/opt-1.3b-LRC-dyn; do
   python3 -c 'import json, sys
@@ -135,7 +135,8 @@ ok 'bfc: no profile' run 2 --allocator bfc --profile "$dir/profile" "$dir/small.
 ok 'table' run 0 "$dir/small.gmtrace"
 ok 'table: torch' prints 'torch (recorded)'
 ok 'table: expandable' prints ' expandable '
-ok 'table: a legend' prints 'used: live, or freed and still used by recorded streams, as torch counts'
+ok 'table: a legend' prints \
+  'used: live, or freed and still used by recorded streams, as torch counts'
 ok 'table: mean' prints 'lake   1 traces of one stream: utilization mean 0.1875, worst 0.1875'
 ok 'one row' run 0 --allocator bfc "$dir/small.gmtrace"
 ok 'one row: no summary' [ "$(wc -l <"$dir/out")" = 3 ]
@@ -338,8 +339,8 @@ a 3 268435456 5 2000
 d 6 9000 10000
 END
 sed 's/^f 1 5/f 1 -/' "$dir/used.gmtrace" >"$dir/finished.gmtrace"
-# keeps ALLOCATOR ONE TWO SECOND: its peaks in MiB where the block is reused, where it is not, and of
-# the last trace.
+# keeps ALLOCATOR ONE TWO SECOND: its peaks in MiB where the block is reused, where it is not, and
+# of the last trace.
 keeps() {
   reused="_reserved_bytes\": $(($2 << 20))," more="_reserved_bytes\": $(($3 << 20)),"
   with="--json --allocator $1"

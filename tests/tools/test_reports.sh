@@ -13,7 +13,8 @@ ok 'mock: results' is_json "$dir/results.json"
 ok 'mock: results are called so' grep -q '^ "mock": true,$' "$dir/results.json"
 tail -n +3 "$dir/out" | cut -d '|' -f 1-5 >"$dir/rows"
 ok 'page: what torch holds' [ "$(grep -cFf "$dir/rows" bench/reports/README.md)" = "$count" ]
-ok 'mock: the lake' awk -F '|' 'NR > 2 && ($6 + 0 < .97 || $6 + .001 < $5 + 0) { exit 1 }' "$dir/out"
+ok 'mock: the lake' \
+  awk -F '|' 'NR > 2 && ($6 + 0 < .97 || $6 + .001 < $5 + 0) { exit 1 }' "$dir/out"
 ok 'mock: native is worse' awk -F '|' 'NR > 2 && $4 + 0 > .7 { exit 1 }' "$dir/out"
 for report in bench/reports/*.py; do
   name=$(basename "$report" .py)
