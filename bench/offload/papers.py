@@ -411,9 +411,10 @@ def head(bench):
             make of the same experiments. `make papers` writes all of it. That takes minutes,
             and gives the same figures on every machine, since they are times of the mock's
             clock. The networks are described, not recorded. The link to the host carries
-            {link:g} GB/s in each direction, as PCIe 3.0 x16 does, and {link * 101 / 55:.0f} in
-            both. The ratio, the part of its tensors that a job may swap, is
-            {bench.options.ratio:g}. `python3 bench/offload/papers.py --link GB --ratio PART`
+            {link:g} GB/s in each direction (PCIe 3.0 x16: 12), and {link * 101 / 55:.0f} in both
+            at once; their quotient is that of an H200's link. The ratio, the part of its tensors
+            that a job may swap, is {bench.options.ratio:g}.
+            `python3 bench/offload/papers.py --link GB --ratio PART`
             prints the page for others.""")]
 
 
