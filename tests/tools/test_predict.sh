@@ -47,7 +47,8 @@ ok 'small: other places: trace' [ -s "$dir/t" ]
 ok 'small: other places: page' [ -s "$dir/p" ]
 gives 'small: gzipped' '2 allocations, 1 stream, device 0.' "$dir/small.pickle.gz"
 gives 'two devices: the longest history' '2 allocations, 1 stream, device 1.' "$dir/two.pickle"
-gives 'two devices: named' '1 allocations, 1 stream, device 0.' --device 0 "$dir/two.pickle"
+ok 'two devices: no segments: nothing recorded' [ "$(grep -c recorded "$dir/out")" = 0 ]
+gives 'two devices: named' '1 allocation, 1 stream, device 0.' --device 0 "$dir/two.pickle"
 refused 'two devices: a third' 1 'it has no history of device 2' --device 2 "$dir/two.pickle"
 
 gives 'before' '- 2 blocks, 11.0 MiB, were there when recording began.' "$dir/before.pickle"
@@ -89,19 +90,16 @@ ok 'too little: not asked for' [ "$(grep -c 'asked for in' "$dir/out")" = 0 ]
 row small.pickle lake "$(mib 16)"
 gives 'too little for what ran' "$native         fails: bfc failed" --limit-gib .001 \
   "$dir/small.pickle"
+ok 'too little for what ran: nothing is by it' [ "$(grep -c '1\.000$' "$dir/out")" = 0 ]
 ok 'too little for what ran: no page' prints 'Page: none: the lake fails'
 ok 'too little for what ran: nothing to divide' grep -qx 'recorded: native  *0.021 *' "$dir/out"
-for limit in 0 nan inf; do
-  refused "limit: $limit" 2 "takes a number from .001 to 1024, not '$limit'" --limit-gib $limit \
-    "$dir/small.pickle"
-done
 
 row expandable.pickle 'recorded: expandable segments' "$(mib 20)"
 row 'of a lake.pickle' 'recorded: a lake' "$(mib 20)"
 row rmm.csv live $((8 * 1048576 + 512))
 gives 'rmm' '3 allocations, 2 streams, device 0.' "$dir/rmm.csv"
 ok 'rmm: times' grep -q '^a 512 8388608 1 7$' "$dir/rmm.csv.gmtrace"
-ok 'rmm: a failure' prints 'Memory ran out 1 times.'
+ok 'rmm: a failure' prints 'Memory ran out 1 time. First 99 bytes were asked for while'
 row vma.json 'recorded: VMA' "$(mib 65)"
 ok 'vma: live' held live "$(mib 5)"
 ok 'vma: label' grep -q '^# label: . my_mesh$' "$dir/vma.json.gmtrace"
@@ -162,6 +160,12 @@ bad blocks 'segment 0: blocks is no list'
 bad address 'segment 0, block 0: address is no number'
 refused 'no file' 1 "predict: [Errno 2] No such file or directory: '$dir/none'" "$dir/none"
 refused 'nowhere to write' 1 'predict: [Errno 2]' --trace "$dir/none/x" "$dir/small.pickle"
+fails 'nowhere to draw' 1 "predict: $dir/none/x: cannot be written" --html "$dir/none/x" \
+  "$dir/small.pickle"
+for limit in -1 0 nan inf 1025; do
+  refused "a limit of $limit" 2 "--limit-gib: it takes a number from 1/1024 to 1024, not '$limit'" \
+    "--limit-gib=$limit" "$dir/small.pickle"
+done
 
 # ---- Building replay ----
 

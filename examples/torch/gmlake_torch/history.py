@@ -92,6 +92,8 @@ class History:
 
 
 def size_text(count):
+    if count < 1 << 20:
+        return f"{count} bytes"
     return f"{count / 2**30:.2f} GiB" if count >= 1 << 30 else f"{count / 2**20:.1f} MiB"
 
 

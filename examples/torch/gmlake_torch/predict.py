@@ -184,18 +184,22 @@ def rows_of(told, found):
     """(name, bytes or None, why there are none)"""
     live = next((said["peak_active_bytes"] for said in found.values() if "error" not in said), None)
     yield "live", live, "every allocator fails"
-    if told.recorded is not None:
+    if told.recorded:
         yield f"recorded: {told.recorded_by}", told.recorded, None
     for name, said in found.items():
         yield name, said.get("peak_reserved_bytes"), said.get("error")
+
+
+def counted(count, what):
+    return f"{count:,} {what}{'s'[count == 1:]}"
 
 
 def say_refusals(told, served, limit):
     if not told.refused:
         return
     size, live = told.refused[0][1], lives(told)[0]
-    text = f"Memory ran out {len(told.refused)} times. First {history.size_text(size)} were asked "
-    text += f"for while {history.size_text(live)} were live"
+    text = f"Memory ran out {counted(len(told.refused), 'time')}. First {history.size_text(size)} "
+    text += f"were asked for while {history.size_text(live)} were live"
     if limit:
         text += f", of {history.size_text(limit)} that there were: "
         text += "enough, but for fragments" if live + size <= limit else "too little for anybody"
@@ -206,7 +210,7 @@ def say_refusals(told, served, limit):
 
 def say(told, found, served, limit):
     count, streams = sum(event[0] == "a" for event in told.events), told.stream_count()
-    print(f"{count:,} allocations, {streams} stream{'s'[streams == 1:]}, device {told.device}.")
+    print(f"{counted(count, 'allocation')}, {counted(streams, 'stream')}, device {told.device}.")
     print(f"{'At most':32} {'GiB':>9}   live by it")
     rows = list(rows_of(told, found))
     live = rows[0][1]
@@ -222,8 +226,8 @@ def say(told, found, served, limit):
 
 def gib(text):
     """Bytes, as many as replay takes."""
-    if not 0.001 <= float(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"takes a number from .001 to 1024, not '{text}'")
+    if not 1 / 1024 <= float(text) <= 1024:  # which nan is not, either
+        raise argparse.ArgumentTypeError(f"it takes a number from 1/1024 to 1024, not '{text}'")
     return int(float(text) * 2**30)
 
 
@@ -235,7 +239,7 @@ def main(arguments=None):
     )
     parser.add_argument("file", help="snapshot.pickle, or a log of RMM, or JSON of VMA; may be .gz")
     parser.add_argument("--device", type=int, help="if not the one with the longest history")
-    parser.add_argument("--limit-gib", type=gib, help="memory of the device")
+    parser.add_argument("--limit-gib", type=gib, help="memory of the device, at most 1024")
     parser.add_argument("--trace", help="where the trace is written (FILE.gmtrace)")
     parser.add_argument("--html", help="where the page is written (FILE.html)")
     parser.add_argument("--json", action="store_true", help="prints one JSON object")
@@ -268,7 +272,10 @@ def predict(given):
         print(json.dumps({"bytes": rows, "limit": limit, "notes": told.notes}))
     else:
         say(told, found, served, limit)
+    lake_fails = any("error" in said for name, said in found.items() if name.startswith("lake"))
     drawn = replay("--html", os.path.abspath(page))
+    if "error" in drawn and not lake_fails:
+        raise Failed(f"{page}: {drawn['error']}")
     if not given.json:
         print(f"Trace: {trace}\nPage: {'none: the lake fails' if 'error' in drawn else page}")
 
