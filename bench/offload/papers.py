@@ -422,16 +422,29 @@ SECTIONS = {"head": head, "described": described, "vgg": vgg, "others": others, 
             "mlp": perceptrons, "turnip": turnip, "reasons": reasons}
 
 
+def number_from(low, high):
+    """What the programs take, too."""
+    def checked(text):
+        if not low <= float(text) <= high:  # which nan is not, either
+            raise argparse.ArgumentTypeError(
+                f"it takes a number from {low} to {high}, not '{text}'")
+        return float(text)
+    return checked
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--link", type=float, default=12)
-    parser.add_argument("--ratio", type=float, default=1)
+    parser.add_argument("--link", type=number_from(0.001, 1000000), default=12)
+    parser.add_argument("--ratio", type=number_from(0.0001, 1), default=1)
     parser.add_argument("--build", default="build")
     parser.add_argument("--only", choices=SECTIONS)
     bench = Bench(parser.parse_args())
-    blocks = [block for name, section in SECTIONS.items() if bench.options.only in (None, name)
-              for block in section(bench)]
+    try:
+        blocks = [block for name, section in SECTIONS.items() if bench.options.only in (None, name)
+                  for block in section(bench)]
+    except FileNotFoundError as error:
+        parser.error(f"{error.filename} is not there: make build/offload build/turnip")
     print("\n\n".join(blocks))
 
 

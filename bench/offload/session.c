@@ -45,7 +45,9 @@ static const char columns[] =
     "  pinned GB  the most that was pinned\n"
     "Rows of a recorded iteration: its steps; ms, those that it took when it was recorded, and "
     "those\n"
-    "of its steps alone; GB that left and that came back; then as above, in this iteration.\n";
+    "of its steps alone; GB that left and that came back; then as above, in this iteration; and at "
+    "its\n"
+    "end the session's memory, and its mode: 0 learning, 1 planned, 2 drifted.\n";
 
 typedef struct settings {
   int json, mock, gpu, busy;
@@ -502,8 +504,9 @@ static void complain(const world *w) {
   gmlake_error_info lake_info;
   memset(&lake_info, 0, sizeof lake_info);
   if (w->lake) (void)gmlake_get_last_error(w->lake, &lake_info);
-  fprintf(stderr, "iteration %llu failed: %s %s; lake: %s\n", (unsigned long long)w->iteration,
-          gmlake_offload_result_name(w->error.result), w->error.text, lake_info.text);
+  fprintf(stderr, "iteration %llu failed: %s %s%s%s\n", (unsigned long long)w->iteration,
+          gmlake_offload_result_name(w->error.result), w->error.text,
+          lake_info.text[0] ? "; lake: " : "", lake_info.text);
 }
 
 /* Runs the iterations. Host waits are counted from the end of the settling ones on. */

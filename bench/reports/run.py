@@ -19,6 +19,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+REPLAY = os.path.join(os.environ.get("BUILD") or os.path.join(ROOT, "build"), "replay")
 NAMES = sorted(
     name[:-3] for name in os.listdir(HERE) if name.endswith(".py") and name != "run.py"
 )
@@ -59,10 +60,9 @@ def on_mock(name, folder):
     path = os.path.join(folder, name + ".gmtrace")
     with open(path, "w") as file:
         file.writelines(line + "\n" for line in recorded(name))
-    build = os.environ.get("BUILD") or os.path.join(ROOT, "build")
     found = {}
     for allocator in MOCK:
-        command = [os.path.join(build, "replay"), "--once", "--json", "--allocator", allocator]
+        command = [REPLAY, "--once", "--json", "--allocator", allocator]
         said = json.loads(subprocess.check_output([*command, path], text=True))
         found[allocator] = [said["peak_active_bytes"], said["peak_reserved_bytes"]]
     return found
@@ -91,6 +91,9 @@ def on_gpu(name, _):
         command = [sys.executable, os.path.abspath(__file__), "--work", way, name]
         done = subprocess.run(command, env=environment, text=True, capture_output=True)
         found[way] = json.loads(done.stdout) if not done.returncode else done.stderr[-300:]
+        if done.returncode:
+            why = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            print(f"{name}, {way}: {why[-1]}", file=sys.stderr)
     return found
 
 
@@ -118,6 +121,11 @@ def main():
     if given.work:
         work(given.names[0], given.work)
         return
+    if not given.gpu and not os.path.exists(REPLAY):
+        parser.error(f"{REPLAY} is not there: make build/replay")
+    for folder in filter(None, (given.traces, given.out and os.path.dirname(given.out))):
+        if not os.path.isdir(folder):
+            parser.error(f"there is no folder {folder}")
     ways = GPU if given.gpu else MOCK
     print("| report | live GiB | " + " | ".join(ways) + " |\n" + "|---" * (2 + len(ways)) + "|")
     results = {}
@@ -129,6 +137,8 @@ def main():
     if given.out:
         with open(given.out, "w") as file:
             json.dump({"mock": not given.gpu, "reports": results}, file, indent=1)
+    if not any(isinstance(both, list) for found in results.values() for both in found.values()):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,13 @@ for other in '--link 50' '--ratio .01'; do
   ok "$other: other figures" eval '! in_the_page'
 done
 ok 'another section' eval '! page --only moon'
+for wrong in '--link 0' '--link nan' '--ratio 2'; do
+  # shellcheck disable=SC2086
+  ok "$wrong" eval '! page --only head $wrong'
+  ok "$wrong: says so" says "${wrong% *}: it takes a number from"
+done
+ok 'no programs' eval '! page --only mlp --build "$dir/none"'
+ok 'no programs: says so' says "$dir/none/offload is not there: make build/offload build/turnip"
 if [ "$whole" = yes ]; then
   ok 'PAPERS.md: all of it' page
   ok 'PAPERS.md: all of it: up to date (make papers)' cmp "$dir/page" bench/offload/PAPERS.md

@@ -25,6 +25,9 @@ done
 gives 'one' '| growing_workspaces | 0.39 |' growing_workspaces
 ok 'one: no other' [ "$(wc -l <"$dir/out")" = 3 ]
 fails 'unknown' 2 'there is no report nonsense: converted_weights ' nonsense
+refused 'no folder for traces' 2 "there is no folder $dir/none" --traces "$dir/none"
+refused 'no folder for results' 2 "there is no folder $dir/none" --out "$dir/none/results.json"
+BUILD=$dir/none refused 'no replay' 2 "$dir/none/replay is not there: make build/replay"
 
 # A torch that counts, twice what is live is reserved; of a lake what is live.
 mkdir "$dir/torch"
@@ -54,4 +57,7 @@ export PYTHONPATH="$dir"
 ok 'gpu' run 0 --gpu growing_workspaces
 ok 'gpu: each in its way' prints \
   '| growing_workspaces | 0.39 | 0.500 (0.78) | 0.250 (1.56) | failed | 1.000 (0.39) |'
+ok 'gpu: why one failed' says 'growing_workspaces, async: no such backend'
+echo 'raise SystemExit("no GPU here")' >"$dir/torch/__init__.py"
+fails 'gpu: all fail' 1 'growing_workspaces, lake: no GPU here' --gpu growing_workspaces
 report
