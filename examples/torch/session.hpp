@@ -1,6 +1,6 @@
 /* A session of gmlake_offload.h whose calls are written down, if the environment variable
-   GMLAKE_TORCH_RECORD_SESSION names a file: a line a call, which `build/offload_session FILE` plays
-   on a machine without a GPU if .gmcalls is in its name. Include it after gmlake_offload.h.
+   GMLAKE_TORCH_RECORD_SESSION names a file: a line a call. `build/offload_session FILE`, of a name
+   with .gmcalls in it, plays that on a machine without a GPU. Include it after gmlake_offload.h.
 
    Behind `gmcalls 1` a line has a call, the microseconds since the session's begin, and:
      limit BYTES                 of the session, from now on

@@ -191,6 +191,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="as many at a time")
     parser.add_argument("names", nargs="*", help="of runs or defects, or contracts")
     options = parser.parse_args()
+    known = [*RUNS, "contracts", *(e.name for e in defects())]
+    for name in options.names:
+        if name not in known:
+            parser.error(f"there is no run or defect {name}: {' '.join(known)}")
     os.makedirs(BUILD, exist_ok=True)
     whole = not options.names and not options.quick
     runs = [n for n in RUNS if n in options.names or whole or (options.quick and RUNS[n][0])]

@@ -26,4 +26,7 @@ ok 'a function is gone' changed 's|gmlk_stream_fence(|gmlk_stream_closed(|'
 ok 'that is told, too' fails
 ok 'it says so' grep -q 'gmlk_stream_fence is no function of gmlake.h any more' "$dir/out"
 
+ok 'a proof of no such name' eval '! python3 -B tests/proof/proof.py tree nope 2>"$dir/err"'
+ok 'it says so' says 'there is no run or defect nope: tree tree_of_windows'
+
 report

@@ -1,5 +1,6 @@
-"""Writes files for test_predict.sh into a folder: snapshots of torch with known answers, and some
-that are not to be read."""
+"""usage: snapshots.py FOLDER TRACE
+Writes files for test_predict.sh into the folder: snapshots of torch with known answers, one of the
+program of a trace of bench/traces, and some that are not to be read."""
 import gzip
 import json
 import os
@@ -7,6 +8,8 @@ import pickle
 import struct
 import sys
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 OUT = sys.argv[1]
 MIB = 1 << 20
 
