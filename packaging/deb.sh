@@ -18,6 +18,9 @@ umask 022
 # No file is newer than the commit; in an archive of `make dist` all have its time.
 if [ -e .git ]; then
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+  if ! git diff --quiet HEAD; then
+    echo 'make deb: the package also has what has changed since the commit' >&2
+  fi
 else
   SOURCE_DATE_EPOCH=$(stat -c %Y CHANGELOG.md)
 fi

@@ -194,6 +194,12 @@ def main():
     parser.add_argument('--functions', nargs='?', const=HEADER, metavar='HEADER')
     parser.add_argument('--looked-at', nargs='*', metavar='FUNCTION')
     options = parser.parse_args()
+    for word in options.mistakes or []:
+        if not any(word in m[0] or word == m[1] for m in mistakes()):
+            parser.error(f'no mistake has {word} in its name, and no model is called so')
+    for name in options.looked_at or []:
+        if name not in {row[1] for row in table_rows()}:
+            parser.error(f'models.txt has no function {name}')
     failures, count = compare_functions(options.looked_at, options.functions or HEADER)
     for failure in failures:
         print('FAIL ', failure)

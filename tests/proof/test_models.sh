@@ -28,5 +28,9 @@ ok 'it says so' grep -q 'gmlk_stream_fence is no function of gmlake.h any more' 
 
 ok 'a proof of no such name' eval '! python3 -B tests/proof/proof.py tree nope 2>"$dir/err"'
 ok 'it says so' says 'there is no run or defect nope: tree tree_of_windows'
+ok 'no such mistake' eval '! python3 -B tests/proof/models.py --mistakes nope 2>"$dir/err"'
+ok 'it says so' says 'no mistake has nope in its name'
+ok 'no such function' eval '! python3 -B tests/proof/models.py --looked-at nope 2>"$dir/err"'
+ok 'it says so' says 'models.txt has no function nope'
 
 report
