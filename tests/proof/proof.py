@@ -34,6 +34,8 @@ RUNS = {
     "records": (1, "eva_records.c", "STEPS=3"),
     "arena": (0, "eva_arena.c", "SLOTS=3u", "CHUNK_LOG=0u", "STREAMS=1u", "ALIGN=1u",
               "GRAPHS=0"),
+    "arena_of_two_streams": (0, "eva_arena.c", "SLOTS=2u", "CHUNK_LOG=0u", "STREAMS=2u",
+                             "ALIGN=1u", "GRAPHS=0"),
     "bfc": (0, "eva_bfc.c", "STEPS=2"),
     "bfc_quick": (1, "eva_bfc.c", "STEPS=1"),
 }
