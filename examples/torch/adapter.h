@@ -25,6 +25,7 @@
                                      run learns is written there when it ends: see ../profile.h
      GMLAKE_TORCH_CALLS              FILE: what the calls of the driver took is written there when
                                      the program ends, by kind and step: see calls.h
+     GMLAKE_TORCH_RECORD_SESSION     FILE.gmcalls: gmlake_torch only; see session.hpp
    A child of fork, for example a worker of a DataLoader, records nothing and writes no file. */
 #if !defined(GMLAKE_TORCH_ADAPTER_H)
 #define GMLAKE_TORCH_ADAPTER_H
