@@ -36,6 +36,8 @@ RUNS = {
               "GRAPHS=0"),
     "arena_of_two_streams": (0, "eva_arena.c", "SLOTS=2u", "CHUNK_LOG=0u", "STREAMS=2u",
                              "ALIGN=1u", "GRAPHS=0"),
+    "arena_of_graphs": (0, "eva_arena.c", "SLOTS=2u", "CHUNK_LOG=0u", "STREAMS=1u", "ALIGN=2u",
+                        "GRAPHS=1"),
     "bfc": (0, "eva_bfc.c", "STEPS=2"),
     "bfc_quick": (1, "eva_bfc.c", "STEPS=1"),
 }
