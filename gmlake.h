@@ -12692,18 +12692,21 @@ static gmlake_result gmlk_mock_may_use(gmlake *l, uint64_t address, size_t bytes
                                        gmlake_stream stream, const char *call) {
   gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
-  const gmlk_arena *a = b ? l->arenas[b->arena] : buffer ? buffer->arena : NULL;
+  const gmlk_arena *a = NULL;
   uint64_t end = 0;
-  if (a && a->sleep >= GMLK_ASLEEP) return gmlk_refuse_asleep(l, a, call);
-  if (b && b->state == GMLK_LIVE && address >= gmlk_address_of(a, b))
-    end = gmlk_address_of(a, b) + gmlk_to_bytes(b->grains);
-  if (!b && buffer) {
-    const size_t chunk = buffer->arena->chunk_bytes;
-    uint64_t n = (address - gmlk_buffer_address(buffer)) / chunk;
-    for (end = gmlk_buffer_address(buffer) + n * chunk;
+  if (b) {
+    a = l->arenas[b->arena];
+    if (b->state == GMLK_LIVE && address >= gmlk_address_of(a, b))
+      end = gmlk_address_of(a, b) + gmlk_to_bytes(b->grains);
+  } else if (buffer) {
+    uint64_t n;
+    a = buffer->arena;
+    n = (address - gmlk_buffer_address(buffer)) / a->chunk_bytes;
+    for (end = gmlk_buffer_address(buffer) + n * a->chunk_bytes;
          (end <= address || end - address < bytes) && gmlk_is_committed(buffer, (uint32_t)n); n++)
-      end += chunk;
+      end += a->chunk_bytes;
   }
+  if (a && a->sleep >= GMLK_ASLEEP) return gmlk_refuse_asleep(l, a, call);
   if (address < end && bytes <= end - address) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                    "stream 0x%llx uses %llu bytes from 0x%llx on: of these the live block or "
