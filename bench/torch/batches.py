@@ -6,12 +6,13 @@
     python3 bench/torch/batches.py --table batches.json
 
 Ways to train: torch as it is; its saved tensors on the host (torch.autograd.graph.save_on_cpu, with
-pinned memory); activation checkpointing; gmlake_torch.offload, alone and with checkpointing; and
-managed memory behind torch's pluggable allocator, while another process holds what is beyond the
-limit. Each but the last is bisected: a batch fits if it trains for --steps steps. The processes of
-a program search at the same time and are timed one after the other. Managed memory has no largest
-batch: it is timed at the largest of native and of offload. More managed memory than is free can
-hang the GPU for all its users: leave it out with --ways where others use the machine.
+pinned memory); activation checkpointing; gmlake_torch.offload, alone, with checkpointing, and with
+the blocks that it finds executed twice as far as that pays; and managed memory behind torch's
+pluggable allocator, while another process holds what is beyond the limit. Each but the last is
+bisected: a batch fits if it trains for --steps steps. The processes of a program search at the same
+time and are timed one after the other. Managed memory has no largest batch: it is timed at the
+largest of native and of offload. More managed memory than is free can hang the GPU for all its
+users: leave it out with --ways where others use the machine.
 
 The file is written after each search and each way that was timed, so a run that is cut off loses
 only what it was at. A later run with the same --out adds to it: what is timed there is kept, unless
@@ -38,9 +39,9 @@ GIB = 1 << 30
 # Model, tokens of a row or side of an image, LoRA; the first batch that each way tries: what fits
 # on an H200 under 24 GiB.
 PROGRAMS = {
-    "opt-1.3b": ("opt-1.3b", 1024, "", (8, 22, 18, 36, 37)),
-    "llama-7b-L": ("llama-7b", 1024, "lora", (1, 7, 13, 11, 44)),
-    "conv": (None, 384, "", (300, 484, 562, 796, 1297)),
+    "opt-1.3b": ("opt-1.3b", 1024, "", (8, 22, 18, 36, 37, 36)),
+    "llama-7b-L": ("llama-7b", 1024, "lora", (1, 7, 13, 11, 44, 44)),
+    "conv": (None, 384, "", (300, 484, 562, 796, 1297, 796)),
 }
 WAYS = {  # and what they are called in tables
     "native": "native",
@@ -48,6 +49,7 @@ WAYS = {  # and what they are called in tables
     "recompute": "checkpointing",
     "offload": "gmlake_torch.offload",
     "offload-recompute": "offload, checkpointing",
+    "offload-blocks": "offload, blocks",
     "managed": "managed memory",
 }
 MANAGED = """
@@ -144,7 +146,8 @@ def prepare(way, limit_bytes):
         import gmlake_torch
 
         gmlake_torch.enable()
-        return gmlake_torch.offload(limit_bytes=limit_bytes), nothing
+        recomputes = "always" if way == "offload-blocks" else "never"
+        return gmlake_torch.offload(limit_bytes=limit_bytes, recomputes=recomputes), nothing
     torch.cuda.set_per_process_memory_fraction(
         limit_bytes / torch.cuda.get_device_properties(0).total_memory
     )
@@ -415,6 +418,7 @@ COLOURS = {  # of bench/style.gp
     "recompute": "expandable",
     "offload": "lake",
     "offload-recompute": "lake_more",
+    "offload-blocks": "paper",
     "managed": "live",
 }
 

@@ -186,6 +186,8 @@ print(*["-I" + path for path in include_paths()], *["-L" + path for path in libr
           -fvisibility=hidden -I. tests/clients/torch_session.cpp -o "$dir/session.so"
         ok "python: $python: half of the memory" env LD_PRELOAD="$dir/session.so" \
           "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/session.so" "$dir/operators.so"
+        ok "python: $python: blocks that repeat" env LD_PRELOAD="$dir/session.so" \
+          "$python" -B tests/clients/torch_blocks.py "$dir/session.so" "$dir/operators.so"
       fi
       break
     fi

@@ -24,9 +24,14 @@ torch's dispatcher: a C++ extension that is no operator of it, a custom operator
 it was not given. Run the program once with is_checked=True: then what is away has no memory, and a
 stray access is an error.
 
+Where moving tensors alone would make an iteration more than a tenth longer, by the plan, the blocks
+that a model repeats are executed twice, as far as that pays: blocks.py says which may be. After
+some iterations the session decides for each block: what it makes is kept, and may leave for the
+host, or is made again. recomputes="always" has blocks executed twice from the first iteration on
+until then, so that the largest batches fit; "never" has none.
+
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
-are recomputed only as far as that pays: the others are kept, as if they were not checkpointed. The
-session decides that after some iterations.
+are recomputed only as far as that pays, likewise. Without it they are executed as the program says.
 
 A replay of a CUDA graph and a region of torch.compile are one operator each. Before a capture all
 tensors come back, and until it has ended none leaves.
@@ -42,9 +47,11 @@ import torch
 import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
+ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
     "torch.serialization",
@@ -123,13 +130,17 @@ class Session:
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
         marks_steps=True,  # a step of an optimizer ends an iteration; else the program may mark()
         keeps_regions=False,  # what torch.utils.checkpoint would recompute is kept where that pays
+        recomputes="auto",  # blocks that repeat: "auto", "always", "never"
     ):
+        if recomputes not in ("auto", "always", "never"):
+            raise ValueError(f'recomputes is {recomputes!r}: give "auto", "always" or "never"')
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
         self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
         self._foreach_bytes = max(1, limit_bytes // 8)
         self._group_bytes = min(GROUP_BYTES, max(1, limit_bytes // 32))
         self._thread = threading.local()  # depth: of regions inside which no operator is seen
         self._keeps_regions, self._is_in_region = keeps_regions, False
+        self._recomputes, self._blocks = recomputes, None
         self._marker = None  # the optimizer whose steps end iterations
         self._split, self._undo, self._hooks = {}, [], None
         # Another session may have replaced that of torch.Tensor.
@@ -139,6 +150,10 @@ class Session:
     def mark(self):
         """An iteration begins."""
         check(self._calls.mark())
+        if self._blocks is not None and self._blocks.may_find():
+            stats = self.stats() if self._recomputes == "auto" else None
+            if not stats or stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]:
+                self._blocks.wrap()
 
     @contextlib.contextmanager
     def compares_pointers(self):
@@ -163,6 +178,7 @@ class Session:
         check(self._calls.open(self.device.index or 0, *self._open))
         try:
             self._hooks = on_step(self._before_step, self._after_step)
+            self._blocks = Blocks(self._run_block) if self._recomputes != "never" else None
             self._patch()
             check(self._watch(True))
         except BaseException:
@@ -177,6 +193,8 @@ class Session:
 
     def _end(self):
         text = self._watch(False)
+        if self._blocks is not None:
+            self._blocks.unwrap()
         for owner, name, former in reversed(self._undo):
             setattr(owner, name, former)
         self._undo.clear()
@@ -320,8 +338,10 @@ class Session:
         self._replace(torch._ops._OpNamespace, "__getattr__", self._looking)
         self._patch_graphs()
         self._patch_regions()
-        if self._keeps_regions:
+        if self._keeps_regions or self._blocks is not None:
             self._patch_checkpoints()
+        if self._recomputes == "always":
+            self._replace(torch.optim.Optimizer, "__init__", self._with_blocks)
 
     def _looking(self, former):
         """An operator is looked up for the first time: it may have been defined just now."""
@@ -383,48 +403,91 @@ class Session:
 
         self._replace(CompiledFxGraph, "__call__", call)
 
+    @contextlib.contextmanager
+    def _inside(self):
+        """For `with`: the steps are those of the region that has begun."""
+        self._is_in_region = True
+        try:
+            yield
+        finally:
+            self._is_in_region = False
+            check(self._calls.region_end())
+
+    def _again(self, function, region):
+        """What a checkpoint calls to execute a region for the second time, or a part of it."""
+
+        def again(*args, **kwargs):
+            if self._is_in_region:
+                return function(*args, **kwargs)
+            check(self._calls.recompute(region))
+            with self._inside():
+                return function(*args, **kwargs)
+
+        return again
+
+    def _run_block(self, function, args, kwargs, kwargs_again):
+        """A block that may be executed twice; see blocks.py."""
+        if self._depth or self._is_in_region:
+            return function(*args, **kwargs)
+        region, is_kept = self._calls.region()
+        if is_kept:
+            with self._inside():
+                return function(*args, **kwargs)
+        again, is_first = self._again(function, region), True
+
+        def run(*args):
+            nonlocal is_first
+            if not is_first:
+                return again(*args, **kwargs_again)
+            is_first = False
+            return function(*args, **kwargs)
+
+        with self._inside():
+            return torch.utils.checkpoint.checkpoint(run, *args, use_reentrant=False)
+
+    def _with_blocks(self, former):
+        """A model was made, since it gets an optimizer."""
+
+        def init(optimizer, *args, **kwargs):
+            former(optimizer, *args, **kwargs)
+            self._blocks.wrap()
+
+        return init
+
     def _patch_checkpoints(self):
         """Non-reentrant checkpoints: torch runs such a generator up to its only yield, then the
         function, then the rest; and the function that the generator was given once more when a
-        saved tensor is needed. Of nested ones only the outermost is a region."""
+        saved tensor is needed. Of nested ones only the outermost is a region. What the program
+        checkpoints is no region without keeps_regions, and blocks in it are as they are."""
         own = torch.utils.checkpoint
         name, no_context = "_checkpoint_without_reentrant_generator", "noop_context_fn"
         if not hasattr(own, name) or not hasattr(own, no_context):  # torch 2.0 or older
             return
 
         @contextlib.contextmanager
-        def inside():
-            self._is_in_region = True
+        def alone():
+            was_in_region, self._is_in_region = self._is_in_region, True
             try:
                 yield
             finally:
-                self._is_in_region = False
-                check(self._calls.region_end())
-
-        def again(function, region):
-            def again(*args, **kwargs):
-                if self._is_in_region:
-                    return function(*args, **kwargs)
-                check(self._calls.recompute(region))
-                with inside():
-                    return function(*args, **kwargs)
-
-            return again
+                self._is_in_region = was_in_region
 
         def generator(former):
             def generator(function, *args, **kwargs):
                 has_context = not any(
                     value is own.noop_context_fn for value in (*args, *kwargs.values())
                 )
-                if self._depth or self._is_in_region or has_context or not torch.is_grad_enabled():
-                    yield from former(function, *args, **kwargs)
+                is_plain = self._depth or self._is_in_region or not torch.is_grad_enabled()
+                if is_plain or has_context or not self._keeps_regions:
+                    with alone():
+                        yield from former(alone()(function), *args, **kwargs)
                     return
                 region, is_kept = self._calls.region()
-                with inside():
+                with self._inside():
                     if is_kept:
                         yield
                     else:
-                        yield from former(again(function, region), *args, **kwargs)
+                        yield from former(self._again(function, region), *args, **kwargs)
 
             return generator
 
