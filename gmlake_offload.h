@@ -385,7 +385,7 @@ COSTS
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
     !defined(_GNU_SOURCE)
-#define _GNU_SOURCE 1 /* clock_gettime, dlopen */
+#define _GNU_SOURCE 1 /* clock_gettime, dlopen, madvise */
 #endif
 
 #if !defined(GMLAKE_OFFLOAD_H_INCLUDED)
@@ -821,7 +821,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
    context is current. `stream` is a CUstream of that device. */
 typedef struct gmlake_offload_cuda_desc {
   int device;        /* its number in the driver; graphs may use another number */
-  size_t host_bytes; /* pinned at create; more is pinned when needed, at least 256 MiB at a time */
+  size_t host_bytes; /* pinned at create; more is pinned when needed, at least 16 MiB and a quarter
+                        of what is there. On Linux in huge pages, which up to 16 threads make */
   /* Device memory. Both or neither: then cuMemAlloc and cuMemFree are used, which wait for the
      device. Every stream may use memory of alloc_fn as soon as it returns. When free_fn is called,
      nothing uses the memory any more. `stream` is always the same one of the device, and is
@@ -843,6 +844,8 @@ typedef struct gmlake_offload_cuda_desc {
   const int *devices;
   uint32_t device_count;    /* of `devices`, or 0 */
   void *const *alloc_users; /* by device: the first argument of alloc_fn and free_fn; NULL: user */
+  size_t host_bytes_max;    /* of pinned memory. 0: half of what the host has available when the
+                               backend is created (Linux: MemAvailable), elsewhere no limit */
 } gmlake_offload_cuda_desc;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, BACKEND (there is no driver, or no such device, or
@@ -1295,6 +1298,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #error "gmlake_offload.h needs a size_t of 64 bits, as sizes of GPU memory do: build for 64 bits"
 #endif
 
+#include <stdlib.h>
 #include <string.h>
 
 #if !defined(GMLAKE_OFFLOAD_ASSERT)
@@ -1305,7 +1309,6 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #if defined(GMLAKE_OFFLOAD_MALLOC) != defined(GMLAKE_OFFLOAD_FREE)
 #error "define both GMLAKE_OFFLOAD_MALLOC and GMLAKE_OFFLOAD_FREE, or neither"
 #elif !defined(GMLAKE_OFFLOAD_MALLOC)
-#include <stdlib.h>
 #define GMLAKE_OFFLOAD_MALLOC(bytes) malloc(bytes)
 #define GMLAKE_OFFLOAD_FREE(ptr) free(ptr)
 #endif
@@ -14124,13 +14127,24 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
 #include <windows.h>
 #else
 #include <time.h>
+#if defined(__linux__)
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 #if !defined(GMLAKE_OFFLOAD_CUDA_LINK)
 #include <dlfcn.h>
 #endif
 #endif
 
-#define GMLO_PINNED_BYTES ((size_t)256 << 20) /* least bytes of a segment */
+#define GMLO_PINNED_BYTES ((size_t)16 << 20) /* least bytes of a segment; */
+#define GMLO_PINNED_PART 4u                  /* and it is such a part of all there are */
 #define GMLO_PINNED_GRAIN ((size_t)512)
+#define GMLO_PINNED_PAGE ((size_t)2 << 20) /* a huge page */
+#define GMLO_PINNED_SMALL ((size_t)4096)   /* the least page that there is */
+#define GMLO_PINNED_THREADS 16u            /* that touch a segment, at most */
+#define GMLO_MEMINFO_BYTES 4096u           /* of /proc/meminfo, the first lines */
 
 /* Name without cu, the CUDA version that introduced this form, exported name, parameters. */
 #define GMLO_CUDA_FUNCTIONS(X)                                                                     \
@@ -14155,6 +14169,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
   X(MemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                          \
   X(MemHostAlloc, 2020, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))              \
   X(MemFreeHost, 2000, "cuMemFreeHost", (void *ptr))                                               \
+  X(MemHostRegister, 4000, "cuMemHostRegister_v2", (void *ptr, size_t bytes, unsigned flags))      \
+  X(MemHostUnregister, 4000, "cuMemHostUnregister", (void *ptr))                                   \
   X(MemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                                 \
     (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                             \
   X(MemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2",                                                 \
@@ -14177,7 +14193,8 @@ typedef struct gmlo_pinned {
   char *ptr;
   size_t bytes;
   int busy;
-  int first; /* first of its segment: it is not joined to the one below */
+  size_t segment; /* bytes of the segment whose first piece it is; 0: it joins the one below */
+  int is_mapped;  /* that segment is mapped here, and registered; else it is the driver's */
 } gmlo_pinned;
 
 typedef struct gmlo_cuda_device {
@@ -14203,7 +14220,8 @@ typedef struct gmlo_cuda {
   gmlo_cuda_arena *arenas; /* [U2] */
   size_t arena_count, arena_capacity;
   gmlo_pinned *pinned; /* of all segments, by address */
-  size_t pinned_count, pinned_capacity;
+  size_t pinned_count, pinned_capacity, pinned_bytes;
+  size_t host_bytes_max; /* of these */
 } gmlo_cuda;
 
 /* ---- Loading the driver ---- */
@@ -14337,17 +14355,16 @@ static CUstream gmlo_cuda_stream_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_
 
 /* ---- Pinned memory ---- */
 
-static int gmlo_pinned_insert(gmlo_cuda *cuda, size_t at, char *ptr, size_t bytes, int first) {
+static gmlo_pinned *gmlo_pinned_insert(gmlo_cuda *cuda, size_t at, char *ptr, size_t bytes) {
   gmlo_pinned *pinned = (gmlo_pinned *)gmlo_grow(&cuda->desc.host, cuda->pinned, cuda->pinned_count,
                                                  1, &cuda->pinned_capacity, sizeof *pinned);
-  if (pinned == NULL) return 0;
+  if (pinned == NULL) return NULL;
   cuda->pinned = pinned;
   memmove(&pinned[at + 1], &pinned[at], (cuda->pinned_count++ - at) * sizeof *pinned);
+  memset(&pinned[at], 0, sizeof *pinned);
   pinned[at].ptr = ptr;
   pinned[at].bytes = bytes;
-  pinned[at].busy = 0;
-  pinned[at].first = first;
-  return 1;
+  return &pinned[at];
 }
 
 static void gmlo_pinned_remove(gmlo_cuda *cuda, size_t at) {
@@ -14369,15 +14386,125 @@ static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
   return low;
 }
 
+#if defined(__linux__)
+
+typedef struct gmlo_touch { /* a part of a segment */
+  char *ptr;
+  size_t bytes;
+} gmlo_touch;
+
+static void *gmlo_touch_run(void *user) {
+  const gmlo_touch *part = (const gmlo_touch *)user;
+  size_t at;
+  for (at = 0; at < part->bytes; at += GMLO_PINNED_SMALL) ((volatile char *)part->ptr)[at] = 0;
+  return NULL;
+}
+
+/* Makes the pages of a range, in several threads. */
+static void gmlo_pinned_touch(char *ptr, size_t bytes) {
+  gmlo_touch parts[GMLO_PINNED_THREADS];
+  pthread_t threads[GMLO_PINNED_THREADS];
+  size_t pages = bytes / GMLO_PINNED_PAGE, count = GMLO_PINNED_THREADS, i, started;
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  if (online > 0 && (size_t)online < count) count = (size_t)online;
+  if (pages < count) count = pages;
+  for (i = 0; i < count; i++) {
+    parts[i].ptr = ptr + pages * i / count * GMLO_PINNED_PAGE;
+    parts[i].bytes = (pages * (i + 1) / count - pages * i / count) * GMLO_PINNED_PAGE;
+  }
+  for (started = 1; started < count; started++)
+    if (pthread_create(&threads[started], NULL, gmlo_touch_run, &parts[started]) != 0) break;
+  for (i = started; i < count; i++) (void)gmlo_touch_run(&parts[i]);
+  (void)gmlo_touch_run(&parts[0]);
+  for (i = 1; i < started; i++) (void)pthread_join(threads[i], NULL);
+}
+
+/* Maps a segment of whole huge pages, and pins it. The driver's own way makes small pages in one
+   thread, which takes six times as long (bench/NOTES.md, "Pinning"). Children of a fork do not
+   have the pages: else a page that the parent writes would be another one than the device's. NULL
+   if something is refused. */
+static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
+  size_t mapped = bytes + GMLO_PINNED_PAGE, head;
+  char *base =
+      (char *)mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == (char *)MAP_FAILED) return NULL;
+  head = (GMLO_PINNED_PAGE - (uintptr_t)base % GMLO_PINNED_PAGE) % GMLO_PINNED_PAGE;
+  if (head != 0) (void)munmap(base, head);
+  (void)munmap(base + head + bytes, mapped - head - bytes);
+  base += head;
+  (void)madvise(base, bytes, MADV_HUGEPAGE); /* where the system has none they are small */
+  if (madvise(base, bytes, MADV_DONTFORK) == 0) {
+    gmlo_pinned_touch(base, bytes);
+    if (cuda->fn.MemHostRegister(base, bytes, 0) == CUDA_SUCCESS) return base;
+  }
+  (void)munmap(base, bytes);
+  return NULL;
+}
+
+static void gmlo_pinned_unmap(const gmlo_cuda *cuda, char *ptr, size_t bytes) {
+  if (cuda->fn.MemHostUnregister(ptr) == CUDA_SUCCESS) (void)munmap(ptr, bytes);
+}
+
+/* Reads the first bytes of a file. */
+static void gmlo_read_file(const char *path, char *text, size_t bytes) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = file >= 0 ? read(file, text, bytes - 1) : 0;
+  text[got > 0 ? got : 0] = '\0';
+  if (file >= 0) (void)close(file);
+}
+
+/* What the host has available for programs: MemAvailable of /proc/meminfo. 0: not known. */
+static size_t gmlo_host_available(void) {
+  char text[GMLO_MEMINFO_BYTES];
+  const char *at;
+  gmlo_read_file("/proc/meminfo", text, sizeof text);
+  at = strstr(text, "MemAvailable:");
+  return at != NULL ? (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
+}
+
+#else
+
+static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
+  (void)cuda;
+  (void)bytes;
+  return NULL;
+}
+static void gmlo_pinned_unmap(const gmlo_cuda *cuda, char *ptr, size_t bytes) {
+  (void)cuda;
+  (void)ptr;
+  (void)bytes;
+}
+static size_t gmlo_host_available(void) { return 0; }
+
+#endif
+
 /* Pins a segment of at least that many bytes. 0 if that is refused. pre: the context is current. */
 static int gmlo_pinned_grow(gmlo_cuda *cuda, size_t bytes) {
-  size_t at = 0;
-  void *ptr = NULL;
+  size_t at = 0, most = cuda->host_bytes_max - cuda->pinned_bytes;
+  void *ptr;
+  gmlo_pinned *pinned;
+  int is_mapped;
+  if (bytes > most) return 0;
   if (bytes < GMLO_PINNED_BYTES) bytes = GMLO_PINNED_BYTES;
-  if (cuda->fn.MemHostAlloc(&ptr, bytes, 0) != CUDA_SUCCESS) return 0;
+  if (bytes < cuda->pinned_bytes / GMLO_PINNED_PART) bytes = cuda->pinned_bytes / GMLO_PINNED_PART;
+  bytes = (bytes + GMLO_PINNED_PAGE - 1) / GMLO_PINNED_PAGE * GMLO_PINNED_PAGE;
+  if (bytes > most) bytes = most;
+  ptr = bytes % GMLO_PINNED_PAGE == 0 ? gmlo_pinned_map(cuda, bytes) : NULL;
+  is_mapped = ptr != NULL;
+  if (!is_mapped && cuda->fn.MemHostAlloc(&ptr, bytes, 0) != CUDA_SUCCESS) return 0;
   while (at < cuda->pinned_count && (uintptr_t)cuda->pinned[at].ptr < (uintptr_t)ptr) at++;
-  if (gmlo_pinned_insert(cuda, at, (char *)ptr, bytes, 1)) return 1;
-  (void)cuda->fn.MemFreeHost(ptr);
+  pinned = gmlo_pinned_insert(cuda, at, (char *)ptr, bytes);
+  if (pinned != NULL) {
+    pinned->segment = bytes;
+    pinned->is_mapped = is_mapped;
+    cuda->pinned_bytes += bytes;
+    return 1;
+  }
+  if (is_mapped) {
+    gmlo_pinned_unmap(cuda, (char *)ptr, bytes);
+  } else {
+    (void)cuda->fn.MemFreeHost(ptr);
+  }
   return 0;
 }
 
@@ -14395,7 +14522,7 @@ static char *gmlo_pinned_take(gmlo_cuda *cuda, size_t bytes) {
   piece = &cuda->pinned[best];
   if (piece->bytes > bytes) {
     char *rest = piece->ptr + bytes;
-    if (!gmlo_pinned_insert(cuda, best + 1, rest, piece->bytes - bytes, 0)) return NULL;
+    if (gmlo_pinned_insert(cuda, best + 1, rest, piece->bytes - bytes) == NULL) return NULL;
     piece = &cuda->pinned[best];
     piece->bytes = bytes;
   }
@@ -14408,11 +14535,11 @@ static void gmlo_pinned_give(gmlo_cuda *cuda, const void *ptr) {
   size_t at = gmlo_pinned_find(cuda, ptr);
   gmlo_pinned *piece = &cuda->pinned[at];
   piece->busy = 0;
-  if (at + 1 < cuda->pinned_count && !piece[1].busy && !piece[1].first) {
+  if (at + 1 < cuda->pinned_count && !piece[1].busy && piece[1].segment == 0) {
     piece->bytes += piece[1].bytes;
     gmlo_pinned_remove(cuda, at + 1);
   }
-  if (!piece->first && !piece[-1].busy) {
+  if (piece->segment == 0 && !piece[-1].busy) {
     piece[-1].bytes += piece->bytes;
     gmlo_pinned_remove(cuda, at);
   }
@@ -14742,7 +14869,13 @@ static void gmlo_cuda_close_pinned(const gmlo_cuda *cuda) {
   int pushed;
   (void)gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed);
   for (i = 0; i < cuda->pinned_count; i++) {
-    if (cuda->pinned[i].first) (void)cuda->fn.MemFreeHost(cuda->pinned[i].ptr);
+    const gmlo_pinned *piece = &cuda->pinned[i];
+    if (piece->segment == 0) continue;
+    if (piece->is_mapped) {
+      gmlo_pinned_unmap(cuda, piece->ptr, piece->segment);
+    } else {
+      (void)cuda->fn.MemFreeHost(piece->ptr);
+    }
   }
   (void)gmlo_cuda_leave(cuda, pushed, 0);
 }
@@ -14772,7 +14905,8 @@ static int gmlo_cuda_desc_valid(const gmlake_offload_cuda_desc *desc) {
   uint32_t d;
   if (desc == NULL || desc->device < 0 || (desc->alloc_fn == NULL) != (desc->free_fn == NULL) ||
       !gmlo_host_valid(&desc->host) || (desc->devices == NULL) != (desc->device_count == 0) ||
-      desc->device_count > GMLO_DEVICE_MAX) {
+      desc->device_count > GMLO_DEVICE_MAX ||
+      (desc->host_bytes_max != 0 && desc->host_bytes > desc->host_bytes_max)) {
     return 0;
   }
   for (d = 0; d < desc->device_count; d++) {
@@ -14790,6 +14924,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
   cuda = (gmlo_cuda *)gmlo_zeroed(&desc->host, 1, sizeof *cuda);
   if (cuda == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   cuda->desc = *desc;
+  cuda->host_bytes_max = desc->host_bytes_max;
+  if (cuda->host_bytes_max == 0) cuda->host_bytes_max = gmlo_host_available() / 2;
+  if (cuda->host_bytes_max == 0) cuda->host_bytes_max = SIZE_MAX / 2;
   cuda->devices = (gmlo_cuda_device *)gmlo_zeroed(
       &desc->host, desc->devices != NULL ? desc->device_count : 1, sizeof *cuda->devices);
   if (cuda->devices == NULL) {

@@ -179,6 +179,7 @@ typedef enum CUpointer_attribute_enum {
 #define cuStreamBeginCapture cuStreamBeginCapture_v2
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
+#define cuMemHostRegister cuMemHostRegister_v2
 #define cuMemGetAddressRange cuMemGetAddressRange_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
@@ -287,6 +288,8 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdevic
                                    CUcontext from_context, size_t bytes, CUstream stream);
 CUresult CUDAAPI cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags);
 CUresult CUDAAPI cuMemFreeHost(void *ptr);
+CUresult CUDAAPI cuMemHostRegister(void *ptr, size_t bytes, unsigned flags);
+CUresult CUDAAPI cuMemHostUnregister(void *ptr);
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
                                  CUstream stream);
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream);

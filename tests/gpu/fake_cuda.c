@@ -165,6 +165,7 @@ typedef struct fake_host {
   fake_object object; /* the value is the address */
   struct fake_host *next;
   size_t bytes;
+  int is_registered; /* it is the caller's own memory */
 } fake_host;
 
 typedef struct fake_granule { /* that is mapped [F1] */
@@ -1990,9 +1991,19 @@ FAKE(cuCtxGetDevice, 2000, (CUdevice * out), (out)) {
   return code;
 }
 
+static void fake_add_host(void *ptr, size_t bytes, int is_registered) {
+  fake_device *device = NULL;
+  fake_host *host;
+  (void)fake_current(&device);
+  host = (fake_host *)fake_add(sizeof(*host), FAKE_HOST, (uintptr_t)ptr, fake_number(device));
+  host->bytes = bytes;
+  host->is_registered = is_registered;
+  host->next = fake.hosts;
+  fake.hosts = host;
+}
+
 FAKE(cuMemHostAlloc, 2020, (void **out, size_t bytes, unsigned flags), (out, bytes, flags)) {
   fake_device *device;
-  fake_host *host;
   void *ptr;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
@@ -2000,28 +2011,42 @@ FAKE(cuMemHostAlloc, 2020, (void **out, size_t bytes, unsigned flags), (out, byt
   if (code) return code;
   ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (ptr == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  host = (fake_host *)fake_add(sizeof(*host), FAKE_HOST, (uintptr_t)ptr, fake_number(device));
-  host->bytes = bytes;
-  host->next = fake.hosts;
-  fake.hosts = host;
+  fake_add_host(ptr, bytes, 0);
   *out = ptr;
   return CUDA_SUCCESS;
 }
 
+/* The caller's memory must be there. */
+FAKE(cuMemHostRegister, 4000, (void *ptr, size_t bytes, unsigned flags), (ptr, bytes, flags)) {
+  fake_device *device;
+  unsigned char is_there = 0;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code && (!ptr || !bytes || flags > 15 || fake_is_pinned((uintptr_t)ptr, 1) ||
+                mincore(ptr, 1, &is_there)))
+    code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) fake_add_host(ptr, bytes, 1);
+  return code;
+}
+
 /* Waits for the device first. */
-FAKE(cuMemFreeHost, 2000, (void *ptr), (ptr)) {
+static CUresult fake_remove_host(void *ptr, int is_registered) {
   fake_host *host = (fake_host *)fake_find(FAKE_HOST, (uintptr_t)ptr), **link = &fake.hosts;
   CUresult code;
-  if (!host) return CUDA_ERROR_INVALID_VALUE;
+  if (!host || host->is_registered != is_registered) return CUDA_ERROR_INVALID_VALUE;
   code = fake_finish_device(&fake.devices[host->object.device]);
   if (code) return code;
   while (*link != host) link = &(*link)->next;
   *link = host->next;
   fake_remove(&host->object);
-  (void)munmap(ptr, host->bytes);
+  if (!is_registered) (void)munmap(ptr, host->bytes);
   free(host);
   return CUDA_SUCCESS;
 }
+
+FAKE(cuMemHostUnregister, 4000, (void *ptr), (ptr)) { return fake_remove_host(ptr, 1); }
+
+FAKE(cuMemFreeHost, 2000, (void *ptr), (ptr)) { return fake_remove_host(ptr, 0); }
 
 /* ---- Virtual memory ------------------------------------------------------------------------- */
 

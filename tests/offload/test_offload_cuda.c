@@ -6,6 +6,9 @@
 #include "memgraphs.h"
 
 #include <cuda.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "gpu/fake_cuda.h"
 #include "gpu.h"
@@ -93,6 +96,17 @@ static fake_cuda_census fake_census(void) {
   return census;
 }
 
+/* What Linux says is available. */
+static size_t available_bytes(void) {
+  FILE *file = fopen("/proc/meminfo", "r");
+  char line[256];
+  size_t kib = 0;
+  while (file && !kib && fgets(line, sizeof line, file))
+    (void)sscanf(line, "MemAvailable: %zu kB", &kib);
+  if (file) (void)fclose(file);
+  return kib << 10;
+}
+
 static void assert_nothing_left(size_t resting) {
   const fake_cuda_census census = fake_census();
   assert_int_equal(census.streams + census.events + census.modules + census.hosts, 0);
@@ -112,7 +126,8 @@ static void pinned_memory_is_used_again(void **state) {
   start_fake(0, 0);
   memset(&desc, 0, sizeof desc);
   desc.host = counted;
-  desc.host_bytes = 1;
+  desc.host_bytes = (size_t)255 << 20;
+  desc.host_bytes_max = (size_t)600 << 20;
   desc.launch_fn = device_launch;
   assert_ok(gmlake_offload_cuda_create(&desc, &backend));
   assert_int_equal(fake_census().hosts, 1);
@@ -137,6 +152,8 @@ static void pinned_memory_is_used_again(void **state) {
   assert_int_equal(backend->host_alloc(backend->user, (size_t)300 << 20, &more), 0);
   assert_int_equal(fake_census().hosts, 2);
   assert_int_equal(backend->host_alloc(backend->user, SIZE_MAX, &none), 1);
+  assert_int_equal(backend->host_alloc(backend->user, (size_t)45 << 20, &none),
+                   1); /* 44 are left */
   backend->host_free(backend->user, all, (size_t)256 << 20);
   backend->host_free(backend->user, more, (size_t)300 << 20); /* segments stay apart */
   assert_int_equal(backend->host_alloc(backend->user, (size_t)256 << 20, &all), 0);
@@ -145,6 +162,46 @@ static void pinned_memory_is_used_again(void **state) {
   gmlake_offload_cuda_destroy(backend);
   gmlake_offload_cuda_destroy(NULL);
   assert_nothing_left(0);
+}
+
+/* Pinned memory is the backend's own pages, which a child has not; where the driver does not take
+   these it is the driver's. At most so much is pinned: half of what the host has, if none is
+   said. */
+static void pinned_memory_is_registered(void **state) {
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_backend *backend;
+  int is_refused, status;
+  (void)state;
+  for (is_refused = 0; is_refused < 2; is_refused++) {
+    void *ptr, *more;
+    pid_t child;
+    start_fake(0, 0);
+    memset(&desc, 0, sizeof desc);
+    desc.host_bytes_max = 20 * MIB;
+    if (is_refused) control->fail_function("cuMemHostRegister_v2", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+    assert_ok(gmlake_offload_cuda_create(&desc, &backend));
+    assert_int_equal(backend->host_alloc(backend->user, 3 * MIB, &ptr), 0);
+    assert_int_equal(backend->host_alloc(backend->user, 13 * MIB, &more), 0);
+    assert_int_equal(fake_census().hosts, 1);
+    memset(ptr, 1, 3 * MIB);
+    child = fork();
+    if (child == 0) {
+      (void)signal(SIGSEGV, SIG_DFL);
+      _exit(((volatile char *)ptr)[5] != 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, !is_refused);
+    assert_int_equal(backend->host_alloc(backend->user, 5 * MIB, &ptr), 1); /* 4 are left */
+    assert_int_equal(backend->host_alloc(backend->user, 4 * MIB, &ptr), 0);
+    assert_int_equal(fake_census().hosts, 2);
+    gmlake_offload_cuda_destroy(backend);
+    assert_nothing_left(0);
+  }
+  desc.host_bytes_max = 0;
+  start_fake(0, 0);
+  assert_ok(gmlake_offload_cuda_create(&desc, &backend));
+  assert_int_equal(backend->host_alloc(backend->user, available_bytes() / 4 * 3, &desc.user), 1);
+  gmlake_offload_cuda_destroy(backend);
 }
 
 /* What was queued has ended before its memory goes. */
@@ -182,6 +239,10 @@ static void wrong_descriptions_are_refused(void **state) {
   desc.host.free_fn = host_free;
   assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
   desc.host.free_fn = NULL;
+  desc.host_bytes = 2;
+  desc.host_bytes_max = 1;
+  assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
+  desc.host_bytes = desc.host_bytes_max = 0;
   desc.device = -1;
   assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
   desc.device = 1; /* there is one device */
@@ -235,10 +296,11 @@ static void wrong_devices_are_refused(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[ROWS + FAULT_ROWS + 8] = {
+  static struct CMUnitTest tests[ROWS + FAULT_ROWS + 9] = {
       cmocka_unit_test(questions_fail_for_good),
       cmocka_unit_test(tensors_begin_as_zeros),
       cmocka_unit_test(pinned_memory_is_used_again),
+      cmocka_unit_test(pinned_memory_is_registered),
       cmocka_unit_test(work_ends_with_its_backend),
       cmocka_unit_test(wrong_descriptions_are_refused),
       cmocka_unit_test(wrong_devices_are_refused),

@@ -125,7 +125,7 @@ class Session:
         device,
         limit_bytes,  # of all that the lake holds
         tensor_bytes_min=0,  # smaller ones stay; 0: a chunk
-        host_bytes_max=0,  # of pinned memory; 0: no limit
+        host_bytes_max=0,  # of pinned memory; 0: half of what the host has available
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
         marks_steps=True,  # a step of an optimizer ends an iteration; else the program may mark()
