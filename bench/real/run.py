@@ -3,16 +3,20 @@
     python3 -m pip install --no-build-isolation ./examples/torch
     python3 bench/real/run.py --out real.json                     every program, in three ways
     python3 bench/real/run.py --out real.json trainer_lora --ways native offload:9 --steps 20
+    python3 bench/torch/report.py real.json                       tables of what was written
 
 They need the libraries that they show: transformers, peft, accelerate, gpytorch, timm, lightning,
 torch_geometric. A program whose library is missing says so, and the others run.
 
-A way is `native` (torch as it is), `expandable` (its expandable segments), `async`
-(cudaMallocAsync), `lake`, or `offload:GIB`: the whole program inside gmlake_torch.offload with that
-limit. Each runs in a process of its own, one after the other, as often as --repeat says.
+A way is `native` (torch as it is), `expandable` (its expandable segments), `tuned` (native with a
+largest block to split and garbage collection, as people set them against fragmentation), `async`
+(cudaMallocAsync), `lake`, `lake-wait` (it waits for another stream's memory before it takes new
+one), or `offload:GIB`: the whole program inside gmlake_torch.offload with that limit. Each runs in
+a process of its own, one after the other, all of them as often as --repeat says.
 
-Written for each: seconds and loss of each step, the most bytes that were live and reserved, the
-statistics of the lake; for offload also what each step moved, drifted and planned.
+Written for each: seconds and loss of each step, the most bytes that were live and reserved by
+torch's count, the statistics of the lake; for offload also what each step moved, drifted and
+planned. And the device, its driver, torch, the date and gmlake's commit.
 """
 import argparse
 import contextlib
@@ -24,6 +28,7 @@ import subprocess
 import sys
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = {  # module, how main is called
     "trainer_lora": ("trainer_lora", {}),
     "trainer_lora_varying": ("trainer_lora", {"is_varying": True}),
@@ -35,9 +40,13 @@ PROGRAMS = {  # module, how main is called
     "lightning_gpt": ("lightning_gpt", {}),
     "accelerate_loop": ("accelerate_loop", {}),
 }
-SETTINGS = {"expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
-WAYS = "native expandable async lake offload:GIB"
-KNOWN_WAY = r"native|expandable|async|lake|offload:\d+(\.\d+)?"
+SETTINGS = {
+    "expandable": "expandable_segments:True",
+    "tuned": "max_split_size_mb:128,garbage_collection_threshold:0.8",
+    "async": "backend:cudaMallocAsync",
+}
+WAYS = "native expandable tuned async lake lake-wait offload:GIB"
+KNOWN_WAY = r"native|expandable|tuned|async|lake|lake-wait|offload:\d+(\.\d+)?"
 COUNTED = ("in_bytes", "out_bytes", "demand_in_count", "demand_out_count", "drift_count",
            "plan_count", "iteration_count")
 
@@ -48,7 +57,7 @@ def session_for(way):
     import gmlake_torch
 
     gmlake_torch.enable()
-    if way == "lake":
+    if way.startswith("lake"):
         return contextlib.nullcontext()
     return gmlake_torch.offload(limit_bytes=int(float(way.split(":")[1]) * 2**30))
 
@@ -88,9 +97,9 @@ def work(program, way, steps):
 
         importlib.import_module(module).main(steps, end_step, **options)
         found = {"seconds": seconds, "losses": losses}
-        found["active_bytes_peak"] = torch.cuda.memory_stats().get("active_bytes.all.peak")
-        found["reserved_bytes_peak"] = torch.cuda.max_memory_reserved()
-        if way == "lake" or session:
+        found["peak_live_bytes"] = torch.cuda.memory_stats().get("active_bytes.all.peak")
+        found["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
+        if way.startswith("lake") or session:
             import gmlake_torch
 
             found["lake"] = gmlake_torch.stats()
@@ -106,6 +115,8 @@ def run(program, way, steps, seconds):
     environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
     if way in SETTINGS:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[way]
+    if way == "lake-wait":
+        environment["GMLAKE_TORCH_CROSS_STREAM"] = "wait"
     arguments = [sys.executable, os.path.abspath(__file__), "--work", way, "--steps", str(steps)]
     try:
         done = subprocess.run(
@@ -123,14 +134,36 @@ def run(program, way, steps, seconds):
     return {"error": "\n".join(said)}
 
 
+def said_by(*command):
+    """The first line that it prints; empty if it cannot be run."""
+    try:
+        done = subprocess.run(command, cwd=HERE, text=True, capture_output=True)
+    except OSError:
+        return ""
+    return done.stdout.split("\n")[0].strip()
+
+
+def machine():
+    """What the figures are of."""
+    gpu = said_by("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    device, _, driver = gpu.partition(", ")
+    return {
+        "device": device,
+        "driver": driver,
+        "torch": said_by(sys.executable, "-c", "import torch; print(torch.__version__)"),
+        "gmlake": said_by("git", "describe", "--always", "--dirty"),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
 def row(program, way, answer):
     if "error" in answer:
         return f"{program:22} {way:12} {answer['error'].splitlines()[-1][:200]}"
     later = sorted(answer["seconds"][4:] or answer["seconds"])
     text = f"{program:22} {way:12} median {later[len(later) // 2]:7.3f} s"
     text += f"  first two {sum(answer['seconds'][:2]):6.2f} s"
-    text += f"  live {(answer['active_bytes_peak'] or 0) / 2**30:6.2f} GiB"
-    text += f"  reserved {(answer['reserved_bytes_peak'] or 0) / 2**30:6.2f} GiB"
+    text += f"  live {(answer['peak_live_bytes'] or 0) / 2**30:6.2f} GiB"
+    text += f"  reserved {(answer['peak_reserved_bytes'] or 0) / 2**30:6.2f} GiB"
     return text
 
 
@@ -155,13 +188,15 @@ def main():
         parser.error(f"there is no way {wrong[0]}: {WAYS}")
     if given.work:
         work(given.programs[0], given.work, given.steps)
-    results = []
+    results = {**machine(), "runs": [], "failed": []}
     for repeat in range(given.repeat):
         for program in given.programs or PROGRAMS:
             for way in given.ways:
                 answer = run(program, way, given.steps, given.seconds)
                 print(row(program, way, answer), flush=True)
-                results.append({"program": program, "way": way, "repeat": repeat, **answer})
+                what = {"workload": program, "allocator": way.replace("lake", "gmlake")}
+                kind = "failed" if "error" in answer else "runs"
+                results[kind].append({**what, "repeat": repeat, "error": "", **answer})
                 if given.out:
                     with open(given.out, "w") as file:
                         json.dump(results, file, indent=1)

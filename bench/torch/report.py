@@ -13,6 +13,7 @@ import sys
 NAMES = {
     "native": "native",
     "expandable": "expandable segments",
+    "tuned": "native, tuned",
     "async": "cudaMallocAsync",
     "gmlake": "lake",
     "gmlake-wait": "lake, waiting first",

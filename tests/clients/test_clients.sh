@@ -233,6 +233,29 @@ if command -v python3 >/dev/null; then
   done
 fi
 
+# What bench/real/run.py writes of made-up runs, and report.py makes of it.
+if command -v python3 >/dev/null; then
+  real='import run, sys
+sys.argv[1:] = ["--out", sys.argv[1], "--repeat", "3", "gaussian", "--ways", *run.WAYS.split()[:-1],
+                "offload:2"]
+took = {"native": 2, "lake": 2.2, "lake-wait": 1}
+run.run = lambda program, way, steps, seconds: (
+    {"error": "no memory"} if way == "tuned" else
+    {"seconds": [9] * 3 + [took.get(way, 4)] * 5, "losses": [1.5],
+     "peak_live_bytes": 3 << 30, "peak_reserved_bytes": (4 + (way == "native")) << 30})
+run.main()'
+  ok 'bench/real: runs' sh -c "cd bench/real && python3 -B -c '$real' '$dir/real.json' >'$dir/out'"
+  ok 'bench/real: one that failed' grep -q '^gaussian  *tuned  *no memory$' "$dir/out"
+  ok 'bench/real: their tables' sh -c \
+    "python3 -B bench/torch/report.py '$dir/real.json' >'$dir/out'"
+  ok 'bench/real: memory' grep -qxF \
+    '| gaussian | 3.00 | 5.00 (0.600) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) |' \
+    "$dir/out"
+  ok 'bench/real: time' grep -qxF '| gaussian | lake | 1.100 | 1.100 | 1.100 |' "$dir/out"
+  ok 'bench/real: time, waiting first' grep -qxF \
+    '| gaussian | lake, waiting first | 0.500 | 0.500 | 0.500 |' "$dir/out"
+fi
+
 # What driver calls took, and intervals, of made-up runs.
 if command -v python3 >/dev/null; then
   mkdir "$dir/calls"
