@@ -6,6 +6,8 @@
 #define GMLAKE_BACKEND_CUDA
 #include "gmlake.h"
 
+#include <dirent.h>
+
 #include "gpu.h"
 #include "gpu_fixture.h"
 #include "gpu_costs.h"
@@ -310,6 +312,122 @@ static void case_peers(void) {
   close_lake(lake);
 }
 
+/* ---- Sleep again and again ------------------------------------------------------------------- */
+
+typedef struct model { /* a pool with weights, and a graph that was captured in it */
+  gmlake_pool *pool;
+  void *weights;
+  CUgraphExec exec;
+  uint32_t seed;
+} model;
+
+static size_t model_bytes(void) { return scale(256 * MIB, 4 * MIB); }
+
+static void write_weights(const model *m) {
+  fill_on(NULL, m->weights, model_bytes(), m->seed);
+  cu(rig.gpu.cuCtxSynchronize());
+}
+
+/* The graph reads the weights, and writes and reads memory that it was captured with. */
+static void open_model(gmlake *lake, model *m, CUstream stream) {
+  CUgraph graph = NULL;
+  void *inside;
+  m->pool = new_pool(lake);
+  m->weights = take_with(lake, model_bytes(), 0, m->pool, stream);
+  ok(gmlake_capture_begin(lake, stream, m->pool));
+  cu(rig.gpu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  inside = take(lake, 3 * CHUNK, stream);
+  verify_on(stream, m->weights, model_bytes(), m->seed);
+  fill_on(stream, inside, 3 * CHUNK, m->seed + 1);
+  verify_on(stream, inside, 3 * CHUNK, m->seed + 1);
+  ok(gmlake_free(lake, inside, stream));
+  cu(rig.gpu.cuStreamEndCapture(stream, &graph));
+  ok(gmlake_capture_end(lake, stream));
+  cu(rig.gpu.cuGraphInstantiateWithFlags(&m->exec, graph, 0));
+  cu(rig.gpu.cuGraphDestroy(graph));
+  write_weights(m);
+}
+
+static size_t open_descriptors(void) {
+  DIR *folder = opendir("/proc/self/fd");
+  size_t count = 0;
+  while (folder && readdir(folder)) count++;
+  if (folder) (void)closedir(folder);
+  return count;
+}
+
+typedef struct residue {
+  size_t device_bytes, host_bytes, descriptors;
+} residue;
+
+static residue what_is_held(gmlake *lake) {
+  residue r;
+  r.device_bytes = rig.device_bytes - free_memory();
+  r.host_bytes = stats_of(lake).metadata_bytes;
+  r.descriptors = open_descriptors();
+  return r;
+}
+
+/* Two models sleep and wake together, one with its contents, while their graphs and a block that
+   was exported stay: a thousand times, as an engine that trains and generates in turn does. */
+static void case_sleep_cycles(void) {
+  const size_t cycles = scale(1000, 50), each = scale(100, 10);
+  gmlake_desc desc = small_chunks(0);
+  gmlake_handle handles[2];
+  residue first = {0, 0, 0}, last;
+  model models[2];
+  gmlake *lake;
+  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  void *exported;
+  size_t i, count = 0, m, released;
+  uint64_t start;
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  lake = new_lake(&desc);
+  exported = take_exclusive(lake, 2 * CHUNK, stream);
+  fill_on(stream, exported, 2 * CHUNK, 9);
+  ok(gmlake_export(lake, exported, GMLAKE_HANDLE_POSIX_FD, handles, count_of(handles), &count));
+  for (m = 0; m < 2; m++) {
+    models[m].seed = 20 * (uint32_t)(m + 1);
+    open_model(lake, &models[m], stream);
+  }
+  start = now_ns();
+  for (i = 0; i < cycles; i++) {
+    const size_t free_bytes = free_memory();
+    ok(gmlake_pool_sleep(lake, models[0].pool, GMLAKE_SLEEP_KEEP, NULL));
+    ok(gmlake_pool_sleep(lake, models[1].pool, GMLAKE_SLEEP_DROP, &released));
+    require(released >= model_bytes() && (i == 0 || free_memory() >= free_bytes + 2 * released),
+            "%zu bytes released, %zu free before, %zu after", released, free_bytes, free_memory());
+    for (m = 0; m < 2; m++) ok(gmlake_pool_wake(lake, models[m].pool));
+    if (i % each == 0) {
+      write_weights(&models[1]);
+      for (m = 0; m < 2; m++) cu(rig.gpu.cuGraphLaunch(models[m].exec, stream));
+      verify_on(stream, exported, 2 * CHUNK, 9);
+      require_no_wrong_words("behind a sleep");
+      ok(gmlake_check(lake));
+    }
+    if (i == each) first = what_is_held(lake);
+  }
+  last = what_is_held(lake);
+  require(
+      memcmp(&first, &last, sizeof(first)) == 0,
+      "behind %zu cycles %zu bytes of the device, %zu of the host and %zu descriptors are held, "
+      "at the end %zu, %zu and %zu",
+      each, first.device_bytes, first.host_bytes, first.descriptors, last.device_bytes,
+      last.host_bytes, last.descriptors);
+  tell("%zu cycles of 2 x %zu MiB, %.2f ms each; nothing more is held", cycles, model_bytes() / MIB,
+       (double)(now_ns() - start) / 1e6 / (double)cycles);
+  for (i = 0; i < count; i++) (void)close(handles[i].fd);
+  for (m = 0; m < 2; m++) {
+    cu(rig.gpu.cuGraphExecDestroy(models[m].exec));
+    ok(gmlake_free(lake, models[m].weights, stream));
+    await_stream(stream);
+    ok(gmlake_pool_destroy(lake, models[m].pool));
+  }
+  ok(gmlake_free(lake, exported, stream));
+  close_lake(lake);
+  cu(rig.gpu.cuStreamDestroy(stream));
+}
+
 /* ---- Running the cases ----------------------------------------------------------------------- */
 
 typedef struct test_case {
@@ -325,6 +443,7 @@ static const test_case cases[] = {
     {"full", case_full, 1, 0},
     {"commit-costs", case_commit_costs, 1, 0},
     {"sleep-costs", case_sleep_costs, 1, 0},
+    {"sleep-cycles", case_sleep_cycles, 1, 0},
     {"peers", case_peers, 1, 0},
     {"fault", case_fault, 1, 1},
 };
