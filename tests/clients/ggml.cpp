@@ -1,7 +1,8 @@
 /* examples/llama.cpp/gmlake_ggml.h and llama-kv-grow.h on the mock, called as the patched llama.cpp
-   calls them. */
+   calls them, and gmlake_bfc_pool.h on memory that is only counted. */
 #include <stddef.h>
 
+#include <map>
 #include <stdexcept>
 
 static void end_here(const char *text) { throw std::runtime_error(text); }
@@ -17,6 +18,8 @@ struct ggml_cuda_pool { /* of ggml's common.cuh */
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
+#define GMLAKE_BFC_IMPLEMENTATION
+#include "examples/llama.cpp/gmlake_bfc_pool.h"
 #include "examples/llama.cpp/gmlake_ggml.h"
 #include "examples/llama.cpp/llama-kv-grow.h"
 
@@ -423,8 +426,118 @@ static void test_cache_without_such_buffers(void **state) {
   assert_int_equal(grow.get(3), 0);
 }
 
+/* ---- The pool without virtual memory --------------------------------------------------------- */
+
+static struct {
+  size_t held, peak, left, takes, gives;
+  std::map<void *, size_t> sizes;
+} counted;
+
+static void *take_counted(int number, size_t bytes) {
+  static uintptr_t next = (uintptr_t)1 << 40;
+  assert_int_equal(number, 5);
+  if (bytes > counted.left) return nullptr;
+  void *const ptr = (void *)next;
+  next += bytes + MIB;
+  counted.sizes[ptr] = bytes;
+  counted.left -= bytes;
+  counted.held += bytes;
+  counted.peak = counted.held > counted.peak ? counted.held : counted.peak;
+  counted.takes++;
+  return ptr;
+}
+
+static void give_counted(int number, void *ptr) {
+  assert_int_equal(number, 5);
+  assert_int_equal(counted.sizes.count(ptr), 1);
+  counted.held -= counted.sizes[ptr];
+  counted.left += counted.sizes[ptr];
+  counted.sizes.erase(ptr);
+  counted.gives++;
+}
+
+static const gmlake_bfc_source counted_source = {5, take_counted, give_counted};
+
+static int setup_counted(void **state) {
+  (void)state;
+  counted = {};
+  counted.left = (size_t)1 << 50;
+  return 0;
+}
+
+/* What a flash attention asks for while a sequence grows: its keys and values as floats, and
+   something of one size. */
+static size_t grow_temporaries(ggml_cuda_pool *pool, size_t tokens) {
+  size_t live = 0, n;
+  for (n = 256; n <= tokens; n += 256) {
+    size_t sizes[3] = {4096 * n, 4096 * n, 300000}, actual[3], sum = 0;
+    void *ptrs[3];
+    for (int i = 0; i < 3; i++) {
+      ptrs[i] = pool->alloc(sizes[i], &actual[i]);
+      assert_true(actual[i] >= sizes[i]);
+      for (int k = 0; k < i; k++)
+        assert_true((char *)ptrs[k] + actual[k] <= (char *)ptrs[i] ||
+                    (char *)ptrs[i] + actual[i] <= (char *)ptrs[k]);
+      sum += sizes[i];
+    }
+    for (int i = 2; i >= 0; i--) pool->free(ptrs[i], actual[i]);
+    live = sum > live ? sum : live;
+  }
+  return live;
+}
+
+static void test_bfc_pool_leaves_no_trail(void **state) {
+  (void)state;
+  {
+    gmlake_bfc_pool pool(counted_source, false);
+    const size_t live = grow_temporaries(&pool, 131072);
+    print_message(
+        "temporaries that grow: %.1f MiB live, %.1f held (%.2f), %zu takes, %zu given "
+        "back\n",
+        (double)live / (double)MIB, (double)counted.peak / (double)MIB,
+        (double)counted.peak / (double)live, counted.takes, counted.gives);
+    assert_true(counted.peak <= live + live / 8 && counted.takes < 150);
+  }
+  assert_int_equal(counted.held, 0);
+}
+
+/* Where graphs may have the addresses nothing goes back before the pool does. */
+static void test_bfc_pool_keeps_for_graphs(void **state) {
+  (void)state;
+  {
+    gmlake_bfc_pool pool(counted_source, true);
+    const size_t live = grow_temporaries(&pool, 131072);
+    print_message("the same, kept: %.1f MiB held (%.2f), %zu takes\n",
+                  (double)counted.peak / (double)MIB, (double)counted.peak / (double)live,
+                  counted.takes);
+    assert_int_equal(counted.gives, 0);
+    assert_true(counted.peak <= 3 * live && counted.takes < 30);
+  }
+  assert_int_equal(counted.held, 0);
+}
+
+static void test_bfc_pool_refuses(void **state) {
+  char text[256];
+  size_t actual;
+  (void)state;
+  gmlake_bfc_pool pool(counted_source, false);
+  void *const ptr = pool.alloc(0, &actual);
+  assert_non_null(ptr);
+  pool.free(ptr, actual);
+  failure_of(pool.free(ptr, actual), text);
+  assert_string_equal(text, "a pool: what is freed is no block of it");
+  counted.left = MIB;
+  failure_of((void)pool.alloc(300 * MIB, &actual), text);
+  assert_non_null(strstr(text, "has no memory left"));
+  failure_of((void)pool.alloc(SIZE_MAX / 2, &actual), text);
+  assert_non_null(strstr(text, "more bytes than there are"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(test_bfc_pool_leaves_no_trail, setup_counted),
+      cmocka_unit_test_setup(test_bfc_pool_keeps_for_graphs, setup_counted),
+      cmocka_unit_test_setup(test_bfc_pool_refuses, setup_counted),
       cmocka_unit_test_setup_teardown(test_pool_is_a_stack, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_refuses_other_orders, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_runs_out, setup, teardown),

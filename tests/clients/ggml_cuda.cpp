@@ -1,11 +1,12 @@
 /* examples/llama.cpp/gmlake-cuda.cuh on the fake driver, as the patched ggml-cuda.cu calls it.
    test_clients.sh runs it with each value of the variables that the header reads.
 
-     client_ggml_cuda off | lake | kv | peers | unsupported | refused
+     client_ggml_cuda off | lake | kv | peers | unsupported | refused | bfc
    It answers 0 if all is as it has to be. */
 #include <stdio.h>
 
 #include "examples/llama.cpp/gmlake-cuda.cuh"
+#include "examples/llama.cpp/gmlake-bfc.cuh"
 #include "examples/llama.cpp/gmlake.cu"
 #include "gpu/fake_cuda.h"
 
@@ -45,6 +46,32 @@ static void use(const gmlake_ggml_device *d) {
   d->wait(0);
   IS(gmlake_free(d->lake, weights, GMLAKE_STREAM_NONE) == GMLAKE_OK);
   IS(gmlake_ggml_idle_bytes(0) >= 4 * MIB);
+}
+
+/* The pool without virtual memory: it gives back what is free before it takes more, but where graphs
+   may have it. */
+static void use_bfc(bool keeps) {
+  size_t actual = 0;
+  (void)ggml_cuda_info();
+  {
+    gmlake_bfc_pool pool(gmlake_bfc_source_of(0), gmlake_bfc_keeps(0));
+    for (size_t bytes = 20 * MIB; bytes <= 80 * MIB; bytes += 20 * MIB)
+      pool.free(pool.alloc(bytes, &actual), actual);
+    fake_cuda_census census;
+    control.get_census(&census);
+    IS(gmlake_bfc_keeps(0) == keeps && (census.allocations == 1) == !keeps);
+    IS(census.allocations > 0);
+    std::string end;
+    try {
+      (void)pool.alloc((size_t)1 << 40, &actual);
+    } catch (const std::runtime_error &error) {
+      end = error.what();
+    }
+    IS(end.find("gmlake: a pool: the device has no memory left") == 0);
+  }
+  fake_cuda_census census;
+  control.get_census(&census);
+  IS(census.allocations == 0);
 }
 
 /* New memory is zero, also where another buffer wrote before. */
@@ -94,6 +121,8 @@ int main(int argc, char **argv) {
     IS(!d && end.empty() && has_logged("ggml's own memory is used"));
     IS(!gmlake_ggml_get(0));
   }
+  IS(gmlake_bfc_is_used() == (what == "bfc"));
+  if (what == "bfc") use_bfc(getenv("GGML_CUDA_DISABLE_GRAPHS") == nullptr);
   if (what == "refused") IS(!d && end.find("gmlake: ") == 0);
   if (what.empty()) failures++;
   if (failures) fprintf(stderr, "logged: %s\nended: %s\n", logged.c_str(), end.c_str());

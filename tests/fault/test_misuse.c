@@ -8,6 +8,7 @@
 #include "fixture.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1151,7 +1152,7 @@ static int asserts(void (*mistake)(void)) {
     _exit(1);
   }
   assert_int_equal(waitpid(child, &status, 0), child);
-  return status == 0;
+  return status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT); /* the C library's */
 }
 
 static void test_assertions_tell_what_is_destroyed(void **state) {
@@ -1196,6 +1197,8 @@ int main(void) {
   ADD(test_no_description);
   ADD(test_handler_is_asked_eight_times);
   ADD(test_logger_calls_the_lake);
+#if !defined(NDEBUG)
   ADD(test_assertions_tell_what_is_destroyed);
+#endif
   return _cmocka_run_group_tests("misuse", tests, test_count, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include <string>
 
 #define GGML_CUDA_MAX_DEVICES 16
+#define GGML_CUDA_CC_VOLTA 700
+#define USE_CUDA_GRAPH
 
 static std::string logged;
 
@@ -36,7 +38,7 @@ struct ggml_cuda_pool {
 struct ggml_cuda_device_info {
   int physical_device_count;
   struct cuda_device_info {
-    int physical_device;
+    int physical_device, cc;
   };
   cuda_device_info devices[GGML_CUDA_MAX_DEVICES];
 };
@@ -46,7 +48,10 @@ static const ggml_cuda_device_info &ggml_cuda_info() {
   if (!info.physical_device_count) {
     if (cuInit(0) || cuDeviceGetCount(&info.physical_device_count))
       throw std::runtime_error("driver");
-    for (int i = 0; i < info.physical_device_count; i++) info.devices[i].physical_device = i;
+    for (int i = 0; i < info.physical_device_count; i++) {
+      info.devices[i].physical_device = i;
+      info.devices[i].cc = GGML_CUDA_CC_VOLTA;
+    }
   }
   return info;
 }
@@ -61,8 +66,17 @@ static void ggml_cuda_set_device(int device) {
   if (cuCtxSetCurrent(contexts[device])) throw std::runtime_error("context");
 }
 
-static inline CUresult cudaFree(void *nothing) {
-  return nothing ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+#define cudaSuccess CUDA_SUCCESS
+static inline CUresult cudaFree(void *ptr) {
+  return ptr ? cuMemFree((CUdeviceptr)ptr) : CUDA_SUCCESS;
+}
+static inline CUresult cudaGetLastError() { return CUDA_SUCCESS; }
+static inline CUresult ggml_cuda_device_malloc(void **out, size_t bytes, int device) {
+  CUdeviceptr address = 0;
+  ggml_cuda_set_device(device);
+  const CUresult code = cuMemAlloc(&address, bytes);
+  *out = (void *)address;
+  return code;
 }
 static inline CUresult cudaDeviceSynchronize() { return cuCtxSynchronize(); }
 static inline CUresult cudaStreamSynchronize(cudaStream_t stream) {
