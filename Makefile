@@ -395,7 +395,7 @@ $(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: private STU
   -Wno-inconsistent-missing-override -Itests/clients/torch_stub
 $(BUILD)/client_ggml: tests/clients/ggml.cpp
 $(BUILD)/client_ggml_cuda: tests/clients/ggml_cuda.cpp $(FAKE)
-$(BUILD)/client_ggml $(BUILD)/client_ggml_cuda: private STUBS = -Itests/clients/ggml_stub
+$(BUILD)/client_ggml $(BUILD)/client_ggml_cuda: private STUBS = -Itests/clients/ggml_stub -Iexamples
 $(BUILD)/client_ggml: private LIBRARIES = -lcmocka
 $(BUILD)/client_adapters: tests/clients/adapters.cpp
 $(BUILD)/client_adapters: private STUBS = $(if $(CCCL_INCLUDE),-DWITH_CCCL \

@@ -1,6 +1,9 @@
 // The lakes of ggml's CUDA backend. Included by ggml-cuda.cu alone, behind common.cuh.
 //   GGML_CUDA_GMLAKE=1   pools and buffers come from a lake
 //   GGML_CUDA_GMLAKE=kv  and llama.cpp's KV cache takes memory as it fills
+//   GGML_CUDA_GMLAKE_LEDGER=NAME[,FLOOR[,WEIGHT]]  the lake of device 0 shares it with those of other
+//                        processes that name the file NAME.0, as ledger.h says; FLOOR in MiB, 0;
+//                        WEIGHT 1
 // Without the variable, and where the device cannot map memory, ggml uses its own pools.
 #pragma once
 
@@ -8,9 +11,13 @@
 
 #define GMLAKE_GGML_ABORT(text) GGML_ABORT("gmlake: %s", text)
 #include "gmlake_ggml.h"
+#include "ledger.hpp"
 
+#include <memory>
 #include <mutex>
 #include <string.h>
+
+static gmlake_ggml_device gmlake_ggml_devices[GGML_CUDA_MAX_DEVICES];  // by physical device
 
 static bool gmlake_ggml_mode_is(const char *mode) {
   const char *const value = getenv("GGML_CUDA_GMLAKE");
@@ -42,6 +49,45 @@ static void gmlake_ggml_zero(int device, void *base, const gmlake_ggml_range *ra
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
+// What each physical device shares with other processes. Empty: it is this process's alone.
+static std::unique_ptr<gmlake_share> gmlake_ggml_shares[GGML_CUDA_MAX_DEVICES];
+
+static int gmlake_ggml_on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
+  const auto &share = gmlake_ggml_shares[(gmlake_ggml_device *)user - gmlake_ggml_devices];
+  return share ? share->on_shortage(lake, info) : 0;
+}
+
+// What nobody uses is all that there is to give.
+static int gmlake_ggml_give_way(void *, gmlake *, const gmlake_error_info *info) {
+  return gmlake_share::is_for_others(*info);
+}
+
+static void gmlake_ggml_step(int device) {
+  const int physical_device = ggml_cuda_info().devices[device].physical_device;
+  gmlake_ggml_shares[physical_device]->step(gmlake_ggml_devices[physical_device].lake);
+}
+
+static void gmlake_ggml_join(gmlake_ggml_device *d, int physical_device) {
+  const char *const value = getenv("GGML_CUDA_GMLAKE_LEDGER");
+  unsigned long floor_mib = 0, weight = 1;
+  gmlake_budget budget = gmlake_budget();
+  gmlake_oom_handler own = gmlake_oom_handler();
+  char name[256] = "";
+  if (!value || !*value) return;
+  if (sscanf(value, "%255[^,],%lu,%lu", name, &floor_mib, &weight) < 1 || !weight)
+    GMLAKE_GGML_ABORT("GGML_CUDA_GMLAKE_LEDGER has to be NAME[,FLOOR[,WEIGHT]]");
+  own.fn = gmlake_ggml_give_way;
+  (void)gmlake_get_budget(d->lake, &budget);
+  try {
+    gmlake_ggml_shares[physical_device].reset(
+        new gmlake_share(std::string(name) + "." + std::to_string(physical_device),
+                         budget.total_bytes, (size_t)floor_mib << 20, (unsigned)weight, own));
+  } catch (const std::runtime_error &error) {
+    GMLAKE_GGML_ABORT(error.what());
+  }
+  d->step = gmlake_ggml_step;
+}
+
 // Only where the device cannot map memory there is no lake. Any other failure ends the program: who
 // asked for a lake does not run without one unawares.
 static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_device) {
@@ -51,6 +97,8 @@ static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_d
   gmlake_result result;
   desc.device = physical_device;
   desc.out_error = &why;
+  desc.oom.fn = gmlake_ggml_on_oom;
+  desc.oom.user = out;
   if (getenv("GGML_CUDA_P2P") != nullptr)
     for (int other = 0; other < ggml_cuda_info().physical_device_count; other++) {
       int can_access = 0;
@@ -71,6 +119,7 @@ static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_d
   out->device = device;
   out->wait = gmlake_ggml_wait;
   out->zero = gmlake_ggml_zero;
+  gmlake_ggml_join(out, physical_device);
   return true;
 }
 
@@ -78,12 +127,11 @@ static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_d
 // devices share. NULL: ggml's own memory is to be used.
 static const gmlake_ggml_device *gmlake_ggml_get(int device) {
   static std::mutex mutex;
-  static gmlake_ggml_device devices[GGML_CUDA_MAX_DEVICES];
   static bool tried[GGML_CUDA_MAX_DEVICES];
   if (!gmlake_ggml_is_used()) return nullptr;
   const int physical_device = ggml_cuda_info().devices[device].physical_device;
   std::lock_guard<std::mutex> lock(mutex);
-  gmlake_ggml_device *const d = &devices[physical_device];
+  gmlake_ggml_device *const d = &gmlake_ggml_devices[physical_device];
   if (!tried[physical_device]) {
     tried[physical_device] = true;
     (void)gmlake_ggml_open(d, device, physical_device);

@@ -34,6 +34,8 @@ struct gmlake_ggml_device {
   void (*wait)(int device);
   /* Clears these ranges behind base, and returns when that is done. */
   void (*zero)(int device, void *base, const gmlake_ggml_range *ranges, size_t count);
+  /* May be NULL. Called often, with no lock held: gives others what they asked for. */
+  void (*step)(int device);
 };
 
 static inline void gmlake_ggml_must(const gmlake_ggml_device *device, gmlake_result result,
@@ -116,6 +118,7 @@ inline void *gmlake_ggml_pool::alloc(size_t size, size_t *actual_size) {
   if (size > max_bytes_ - used_bytes_ || max_bytes_ - used_bytes_ - size < alignment)
     GMLAKE_GGML_ABORT("the pool's addresses are used up: give gmlake_ggml_pool a larger max_bytes");
   size = (size + alignment - 1) / alignment * alignment;
+  if (device_->step && !used_bytes_) device_->step(device_->device);
   if (size > committed_bytes_ - used_bytes_) {
     gmlake_ggml_must(
         device_,
@@ -259,6 +262,7 @@ inline bool gmlake_ggml_growing::keep(const gmlake_ggml_range *ranges, size_t co
   }
   if (!commit(missing)) return false;
   has_ = wanted;
+  if (device_->step) device_->step(device_->device);
   return true;
 }
 

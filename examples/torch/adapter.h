@@ -8,6 +8,13 @@
      GMLAKE_TORCH_CHUNK_BYTES        size of a physical chunk
      GMLAKE_TORCH_CROSS_STREAM       grow (the default), wait or soon: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may access the memory, for example 0,1
+     GMLAKE_TORCH_LEDGER             NAME: gmlake_torch only, on Linux. The lake shares its device
+                                     with those of other processes that name the same file NAME.0
+                                     (device 0), best in /dev/shm: see ../ledger.h. Between steps,
+                                     and when memory is short, memory that is free, or may leave for
+                                     the host, goes to who has less than its share;
+     GMLAKE_TORCH_LEDGER_FLOOR_BYTES this process is never asked to go below so much, 0;
+     GMLAKE_TORCH_LEDGER_WEIGHT      and of the rest it has a part by this weight, 1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
                                      NAME.0.gmtrace, NAME.1.gmtrace and so on, one for each device.
                                      They tell which streams used what (record_stream), and when the

@@ -701,6 +701,23 @@ class LakeAllocator final : public Pools<Former<cca::CUDAAllocator>> {
     }
   }
 
+  /* As GMLAKE_TORCH_LEDGER says. */
+  static void join(const Place &place, gmlake_torch::Device &device) {
+    const char *const name = std::getenv("GMLAKE_TORCH_LEDGER");
+    size_t floor_bytes = 0, weight = 1;
+    if (!name || !*name) return;
+    if (!read_number("GMLAKE_TORCH_LEDGER_FLOOR_BYTES", &floor_bytes))
+      throw_error("gmlake: GMLAKE_TORCH_LEDGER_FLOOR_BYTES has to be a number of bytes");
+    if (!read_number("GMLAKE_TORCH_LEDGER_WEIGHT", &weight) || !weight || weight > 1000000)
+      throw_error("gmlake: GMLAKE_TORCH_LEDGER_WEIGHT has to be a number up to 1000000");
+    try {
+      device.join(std::string(name) + "." + std::to_string(place.index), floor_bytes,
+                  static_cast<unsigned>(weight));
+    } catch (const std::runtime_error &error) {
+      throw_error("gmlake: GMLAKE_TORCH_LEDGER: " + std::string(error.what()));
+    }
+  }
+
   gmlake_torch::Device &make_device(Place &place) {
     std::lock_guard<std::mutex> lock(place.mutex);
     if (gmlake_torch::Device *const device = place.device.load()) return *device;
@@ -736,6 +753,7 @@ class LakeAllocator final : public Pools<Former<cca::CUDAAllocator>> {
       guarded("gmlake_create", place.index, [&] {
         device = std::make_unique<gmlake_torch::Device>(desc, hooks(place));
         limit(place, *device);
+        join(place, *device);
       });
     } catch (...) {
       device = nullptr;

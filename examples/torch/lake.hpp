@@ -18,6 +18,8 @@
 
 #include "gmlake.h"
 
+#include "../ledger.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -674,18 +676,30 @@ class Device {
     routes_.clear();
     pools_.clear();
     (void)gmlake_destroy(lake_);
+    share_.reset();
   }
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;
 
   gmlake *lake() const { return lake_; }
   Memory &memory() { return memory_; }
+  /* From now on the lake shares the device with those of other processes. pre: no other thread uses
+     this one yet. Throws std::runtime_error. */
+  void join(const std::string &path, size_t floor_bytes, unsigned weight) {
+    gmlake_budget budget{};
+    gmlake_oom_handler own{};
+    own.fn = give_way;
+    own.user = this;
+    (void)gmlake_get_budget(lake_, &budget);
+    share_.reset(new gmlake_share(path, budget.total_bytes, floor_bytes, weight, own));
+  }
   /* pre: the guest lives as long as the device. */
   void set_guest(Guest *guest) { guest_.store(guest, std::memory_order_release); }
 
   /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. is_foreign: the
      stream may be destroyed before the block is freed, and nobody will tell. */
   Block *alloc(size_t bytes, void *stream, Context context, bool is_foreign = false) {
+    if (share_) share_->step(lake_);
     if (!is_foreign) {
       stay(stream);
       return alloc_on(bytes, stream, context, guest_.load(std::memory_order_acquire));
@@ -1037,14 +1051,19 @@ class Device {
 
   static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) noexcept {
     Device *const device = static_cast<Device *>(user);
-    Guest *const guest = device->guest_.load(std::memory_order_acquire);
-    (void)lake;
     {
       std::lock_guard<std::mutex> lock(device->mutex_);
       device->retry_count_++;
     }
+    return device->share_ ? device->share_->on_shortage(lake, info) : give_way(user, lake, info);
+  }
+  /* Gives memory back, where it is others that want it also what nobody uses. */
+  static int give_way(void *user, gmlake *, const gmlake_error_info *info) noexcept {
+    Device *const device = static_cast<Device *>(user);
+    Guest *const guest = device->guest_.load(std::memory_order_acquire);
     if (guest && guest->make_room(info->asked_bytes)) return 1;
-    return device->hooks_.make_room && device->hooks_.make_room();
+    const bool has_freed = device->hooks_.make_room && device->hooks_.make_room();
+    return has_freed || gmlake_share::is_for_others(*info);
   }
 
   /* ---- Allocating ---- */
@@ -1518,6 +1537,7 @@ class Device {
   std::deque<Block> blocks_; /* records: their addresses stay */
   std::vector<Block *> spare_;
   Ledger ledger_;
+  std::unique_ptr<gmlake_share> share_;            /* NULL: the device is this process's alone */
   int64_t retry_count_ = 0, oom_count_ = 0; /* see Figures */
   std::vector<Block> parked_;               /* freed, and the lake does not know yet; in order */
   std::atomic<bool> has_late_{false}; /* some may be late: see Ledger; is asked without lock */

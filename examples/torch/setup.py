@@ -18,10 +18,11 @@ ROOT = os.path.join(HERE, "source" if os.path.isdir(os.path.join(HERE, "source")
 sys.path.insert(0, os.path.join(ROOT, "packaging"))
 import wheels  # noqa: E402
 
-SOURCES = ["gmlake_offload.h", "examples/profile.h", "examples/record.h"] + [
-    f"examples/torch/{name}"
-    for name in ("adapter.h", "calls.h", "lake.hpp", "offload.hpp", "offload_calls.hpp",
-                 "session.hpp", "sharing.hpp")
+SOURCES = ["gmlake_offload.h"] + [
+    f"examples/{name}"
+    for name in ("ledger.h", "ledger.hpp", "profile.h", "record.h", "torch/adapter.h",
+                 "torch/calls.h", "torch/lake.hpp", "torch/offload.hpp", "torch/offload_calls.hpp",
+                 "torch/session.hpp", "torch/sharing.hpp")
 ]
 # What gmlake_torch.predict compiles, and the headers of bench.
 REPLAY = ("gmlake.h", "gmlake_bfc.h", "bench/replay.c", "bench/viewer.html", "examples/profile.h")

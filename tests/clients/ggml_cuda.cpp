@@ -1,7 +1,8 @@
 /* examples/llama.cpp/gmlake-cuda.cuh on the fake driver, as the patched ggml-cuda.cu calls it.
    test_clients.sh runs it with each value of the variables that the header reads.
 
-     client_ggml_cuda off | lake | kv | peers | unsupported | refused | bfc
+     client_ggml_cuda off | lake | kv | peers | unsupported | refused | bfc |
+     ledger
    It answers 0 if all is as it has to be. */
 #include <stdio.h>
 
@@ -46,6 +47,32 @@ static void use(const gmlake_ggml_device *d) {
   d->wait(0);
   IS(gmlake_free(d->lake, weights, GMLAKE_STREAM_NONE) == GMLAKE_OK);
   IS(gmlake_ggml_idle_bytes(0) >= 4 * MIB);
+}
+
+/* Under a ledger a pool's end leaves memory that another process gets. */
+static void use_ledger(const gmlake_ggml_device *d, const char *file) {
+  ledger other;
+  size_t actual = 0;
+  gmlake_budget budget = gmlake_budget();
+  IS(gmlake_get_budget(d->lake, &budget) == GMLAKE_OK);
+  IS(ledger_open(&other, file, budget.total_bytes, 0, 100000, gmlake_oom_handler()) == 0);
+  IS(other.page->entries[0].floor_bytes == 3 * MIB && other.page->entries[0].weight == 2);
+  {
+    gmlake_ggml_pool pool(d);
+    pool.free(pool.alloc(300 * MIB, &actual), actual);
+  }
+  for (int i = 0; i < 2; i++) {
+    (void)usleep(3000);
+    gmlake_ggml_pool pool(d);
+    pool.free(pool.alloc(MIB, &actual), actual); /* a step: it tells; and it gives back */
+    other.page->entries[other.slot].wish_bytes = budget.total_bytes;
+    if (!i) IS(ledger_ask(&other, 200 * MIB) == 200 * MIB);
+  }
+  gmlake_stats stats = gmlake_stats();
+  IS(gmlake_get_stats(d->lake, &stats) == GMLAKE_OK && stats.reserved_bytes <= 110 * MIB);
+  IS(!other.page->entries[0].asked_bytes);
+  ledger_close(&other);
+  IS(unlink(file) == 0);
 }
 
 /* The pool without virtual memory: it gives back what is free before it takes more, but where graphs
@@ -122,6 +149,7 @@ int main(int argc, char **argv) {
     IS(!gmlake_ggml_get(0));
   }
   IS(gmlake_bfc_is_used() == (what == "bfc"));
+  if (what == "ledger" && d) use_ledger(d, (std::string(getenv("FILE")) + ".0").c_str());
   if (what == "bfc") use_bfc(getenv("GGML_CUDA_DISABLE_GRAPHS") == nullptr);
   if (what == "refused") IS(!d && end.find("gmlake: ") == 0);
   if (what.empty()) failures++;

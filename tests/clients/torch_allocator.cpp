@@ -1598,6 +1598,39 @@ static const Case case_limits("limits", [] {
   give(take(800 * MIB));
 });
 
+/* Under a ledger what is free goes to a process that has less than its share, and what is short is
+   asked of one that has more. */
+static const Case case_ledger("ledger", [] {
+  const std::string name = "/dev/shm/gmlake_torch." + std::to_string(getpid()), file = name + ".0";
+  const auto reserved = [] { return the_allocator().device_of(0)->memory().reserved(); };
+  ledger other;
+  check(!setenv("GMLAKE_TORCH_LEDGER", name.c_str(), 1));
+  check(!setenv("GMLAKE_TORCH_LEDGER_WEIGHT", "0", 1));
+  start();
+  check(raises("GMLAKE_TORCH_LEDGER_WEIGHT has to be a number up to 1000000", [] { take(MIB); }));
+  check(!setenv("GMLAKE_TORCH_LEDGER_WEIGHT", "1", 1));
+  void *const live = take(64 * MIB);
+  give(take(256 * MIB));
+  usleep(3000);
+  give(take(MIB)); /* tells what it holds */
+  check(reserved() >= int64_t(320 * MIB));
+  gmlake_budget budget{};
+  check(gmlake_get_budget(lake_of(0), &budget) == GMLAKE_OK);
+  check(ledger_open(&other, file.c_str(), budget.total_bytes, 0, 100, gmlake_oom_handler{}) == 0);
+  ledger_entry &entry = other.page->entries[other.slot];
+  entry.wish_bytes = 900 * MIB;
+  check(ledger_ask(&other, 180 * MIB) == 180 * MIB);
+  usleep(3000);
+  give(take(MIB)); /* gives back */
+  check(reserved() <= int64_t(142 * MIB) && !other.page->entries[0].asked_bytes);
+  entry.wish_bytes = 0;
+  entry.held_bytes = 700 * MIB; /* too much: it is asked, and does not answer */
+  check(is_refused(1100 * MIB) && entry.asked_bytes > 0);
+  give(live);
+  ledger_close(&other);
+  check(!unlink(file.c_str()));
+});
+
 /* What other processes were told of, or a pointer to it, stays. */
 static const Case case_sharing_in_session("sharing_in_session", [] {
   start();
