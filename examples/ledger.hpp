@@ -1,6 +1,6 @@
-/* A lake that shares its device with those of other processes, under one ledger (ledger.h, which is
-   for Linux), in a program that has no steps of its own: step may be called as often as it likes, by
-   any thread. Include it after gmlake.h. */
+/* A lake that shares its device with those of other processes, under one ledger (ledger.h, which
+   is for Linux), in a program that has no steps of its own: step may be called as often as it
+   likes, by any thread. Include it after gmlake.h. */
 #if !defined(GMLAKE_LEDGER_HPP)
 #define GMLAKE_LEDGER_HPP
 
@@ -40,9 +40,9 @@ class gmlake_share {
     return ledger_on_shortage(&ledger_, lake, info);
   }
 
-  /* Tells the others what the lake holds, and gives back what they asked for: once in a millisecond
-     at most, in some 10 us. Else it costs a look at the clock. The wish is the most that was ever in
-     use. pre: no lock is held. */
+  /* Tells the others what the lake holds, and gives back what they asked for: once in a
+     millisecond at most, in some 10 us. Else it costs a look at the clock. The wish is the most that
+     was ever in use. pre: no lock is held. */
   void step(gmlake *lake) {
     const int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(
                             std::chrono::steady_clock::now().time_since_epoch())

@@ -1,9 +1,9 @@
 // The lakes of ggml's CUDA backend. Included by ggml-cuda.cu alone, behind common.cuh.
 //   GGML_CUDA_GMLAKE=1   pools and buffers come from a lake
 //   GGML_CUDA_GMLAKE=kv  and llama.cpp's KV cache takes memory as it fills
-//   GGML_CUDA_GMLAKE_LEDGER=NAME[,FLOOR[,WEIGHT]]  the lake of device 0 shares it with those of other
-//                        processes that name the file NAME.0, as ledger.h says; FLOOR in MiB, 0;
-//                        WEIGHT 1
+//   GGML_CUDA_GMLAKE_LEDGER=NAME[,FLOOR[,WEIGHT]]
+//                        the lake of device 0 shares it with those of other processes that name the
+//                        file NAME.0, as ledger.h says; FLOOR in MiB, 0; WEIGHT 1
 // Without the variable, and where the device cannot map memory, ggml uses its own pools.
 #pragma once
 
