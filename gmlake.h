@@ -12865,6 +12865,8 @@ enum {
     (CUdeviceptr address, const void *host, size_t bytes, CUstream stream))                    \
   X(MemHostAlloc, 2020, "", (void **host, size_t bytes, unsigned flags))                       \
   X(MemFreeHost, 2000, "", (void *host))                                                       \
+  X(MemHostRegister, 4000, "_v2", (void *host, size_t bytes, unsigned flags))                  \
+  X(MemHostUnregister, 4000, "", (void *host))                                                 \
   X(ThreadExchangeStreamCaptureMode, 10010, "", (CUstreamCaptureMode * mode))
 
 #define GMLK_CUDA_MEMBER(name, version, suffix, params) CUresult(CUDAAPI *name) params;
@@ -13350,13 +13352,55 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
   return gmlk_cuda_leave(&call, out_code);
 }
 
+#if defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
+
+/* Pinned memory in huge pages: the driver's own call makes small ones, which takes six times as long
+   (bench/NOTES.md, "Pinning"). What was mapped stands before it. A child of fork has none of it: else
+   a page that the parent writes would be another one than the device's. */
+static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
+  const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
+  CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+  char *base =
+      (char *)mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void **host = (void **)(void *)(base + 2 * page - (uintptr_t)base % page);
+  if (base == (char *)MAP_FAILED) return code;
+  host[-1] = base;
+  host[-2] = base + mapped;
+  (void)madvise(host, mapped - 2 * page, MADV_HUGEPAGE); /* where there are none they are small */
+  if (!madvise(base, mapped, MADV_DONTFORK))
+    code = cuda->fn.MemHostRegister(host, mapped - 2 * page, 0);
+  if (code == CUDA_SUCCESS)
+    *out_host = host;
+  else
+    (void)munmap(base, mapped);
+  return code;
+}
+
+static CUresult gmlk_cuda_unpin(const gmlk_cuda *cuda, void *host) {
+  char *base = (char *)((void **)host)[-1], *end = (char *)((void **)host)[-2];
+  const CUresult code = cuda->fn.MemHostUnregister(host);
+  if (code == CUDA_SUCCESS) (void)munmap(base, (size_t)(end - base));
+  return code;
+}
+
+#else
+
+static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
+  return cuda->fn.MemHostAlloc(out_host, bytes, 0);
+}
+static CUresult gmlk_cuda_unpin(const gmlk_cuda *cuda, void *host) {
+  return cuda->fn.MemFreeHost(host);
+}
+
+#endif
+
 static gmlake_result gmlk_cuda_host_alloc(void *user, size_t bytes, void **out_host,
                                           int *out_code) {
   gmlk_cuda_call call;
   gmlake_result result;
   void *host = NULL;
   if (gmlk_cuda_enter(user, &call)) {
-    call.code = call.cuda->fn.MemHostAlloc(&host, bytes, 0);
+    call.code = gmlk_cuda_pin(call.cuda, bytes, &host);
     if (call.code == CUDA_SUCCESS) *out_host = host;
   }
   result = gmlk_cuda_leave(&call, out_code);
@@ -13365,7 +13409,7 @@ static gmlake_result gmlk_cuda_host_alloc(void *user, size_t bytes, void **out_h
 
 static gmlake_result gmlk_cuda_host_free(void *user, void *host, int *out_code) {
   gmlk_cuda_call call;
-  if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.MemFreeHost(host);
+  if (gmlk_cuda_enter(user, &call)) call.code = gmlk_cuda_unpin(call.cuda, host);
   return gmlk_cuda_leave(&call, out_code);
 }
 

@@ -29,6 +29,7 @@ static void hook_free(void *ptr);
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,7 +294,7 @@ static void test_loading(void **state) {
     loader.form = (lookup_form)form;
     assert_ok(gmlake_cuda_create(0, &cuda));
     for (other = 0; other < FORMS; other++)
-      assert_int_equal(loader.counts[other], other == form ? 39 : 0);
+      assert_int_equal(loader.counts[other], other == form ? 41 : 0);
     open_lake(NULL);
     give(take(3 * MIB, NULL), NULL);
     close_lake();
@@ -770,13 +771,13 @@ static const entry entries[] = {
     {"cuStreamGetId", do_stream_id},
     {"cuStreamIsCapturing", do_is_capturing},
     {"cuCtxSynchronize", do_device_wait},
-    {"cuMemHostAlloc", do_host_alloc},
+    {"cuMemHostRegister_v2", do_host_alloc},
     {"cuMemcpyDtoHAsync_v2", do_copy_out},
     {"cuStreamSynchronize", do_copy_out},
     {"cuMemcpyHtoDAsync_v2", do_copy_in},
     {"cuStreamSynchronize", do_copy_in},
     {"cuStreamSynchronize", do_copy_wait},
-    {"cuMemFreeHost", do_host_free},
+    {"cuMemHostUnregister", do_host_free},
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* and back */
     {"cuEventDestroy_v2", do_event_destroy},
@@ -828,6 +829,27 @@ static void test_entries(void **state) {
   assert_int_equal(out.done, 1);
 }
 
+/* Pinned memory is the backend's own pages, which a child of fork has not. */
+static void test_host_memory(void **state) {
+  const size_t hosts = census().hosts;
+  pid_t child;
+  int status;
+  (void)state;
+  prepare_outputs();
+  assert_ok(do_host_alloc());
+  assert_int_equal(census().hosts, hosts + 1);
+  memset(out.host, 1, CHUNK);
+  child = fork();
+  if (!child) {
+    (void)signal(SIGSEGV, SIG_DFL);
+    _exit(((volatile char *)out.host)[CHUNK - 1] != 1);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  assert_ok(do_host_free());
+  assert_int_equal(census().hosts, hosts);
+}
+
 /* Copies, on two streams that the first ones make, while the program captures. Each call waits for
    the copy before. */
 static void test_copies(void **state) {
@@ -840,7 +862,7 @@ static void test_copies(void **state) {
   assert_ok(do_create());
   assert_ok(do_map());
   assert_ok(do_set_access());
-  fake->fail_function("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  fake->fail_function("cuMemHostRegister_v2", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
   assert_error(do_host_alloc(), OUT_OF_HOST_MEMORY);
   assert_ok(do_host_alloc());
   fake->fail_function("cuStreamCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
@@ -1166,6 +1188,7 @@ int main(void) {
       CASE(test_stream_gone),
       CASE(test_is_capturing),
       CASE(test_entries),
+      CASE(test_host_memory),
       CASE(test_copies),
       CASE(test_failing_pop),
       CASE(test_alignment),
