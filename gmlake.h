@@ -239,9 +239,9 @@ SLEEP
     ends the context. To free, to shrink, to destroy and to ask is legal. What was freed gets no
     memory at waking. To allocate, commit, capture or list chunks answers GMLAKE_ERROR_ASLEEP.
   - KEEP needs as much memory on the host: pinned memory of the backend, or desc.sleep_host. The
-    first time pins it, which takes .3 to .5 s for each GiB; the lake keeps it for the next time. It
-    is given back by gmlake_trim, by gmlake_pool_sleep with DROP while the pool sleeps, and by
-    gmlake_pool_destroy.
+    first time pins it, which takes about .1 s for each GiB where the system has huge pages, else .3
+    to .5 s; the lake keeps it for the next time. It is given back by gmlake_trim, by
+    gmlake_pool_sleep with DROP while the pool sleeps, and by gmlake_pool_destroy.
   - Addresses that are registered elsewhere (NCCL, RDMA): allocate with GMLAKE_TELL_RESIDENCY, and
     desc.residency is told before the memory leaves and after it is back.
   - It costs what creating, mapping, unmapping and releasing each chunk costs, or the copies where
@@ -13354,9 +13354,9 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
 
 #if defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
 
-/* Pinned memory in huge pages: the driver's own call makes small ones, which takes six times as long
-   (bench/NOTES.md, "Pinning"). What was mapped stands before it. A child of fork has none of it: else
-   a page that the parent writes would be another one than the device's. */
+/* Pinned memory in huge pages: the driver's own call makes small ones, which takes six times as
+   long (bench/NOTES.md, "Pinning"). What was mapped stands before it. A child of fork has none of
+   it: else a page that the parent writes would be another one than the device's. */
 static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
   CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
