@@ -239,8 +239,8 @@ SLEEP
     ends the context. To free, to shrink, to destroy and to ask is legal. What was freed gets no
     memory at waking. To allocate, commit, capture or list chunks answers GMLAKE_ERROR_ASLEEP.
   - KEEP needs as much memory on the host: pinned memory of the backend, or desc.sleep_host. The
-    first time pins it, which takes about .1 s for each GiB where the system has huge pages, else .3
-    to .5 s; the lake keeps it for the next time. It is given back by gmlake_trim, by
+    first time pins it, in huge pages where the system has some; in small ones that took .3 to .5 s
+    for each GiB on H200s. The lake keeps it for the next time. It is given back by gmlake_trim, by
     gmlake_pool_sleep with DROP while the pool sleeps, and by gmlake_pool_destroy.
   - Addresses that are registered elsewhere (NCCL, RDMA): allocate with GMLAKE_TELL_RESIDENCY, and
     desc.residency is told before the memory leaves and after it is back.
