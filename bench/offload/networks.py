@@ -549,6 +549,8 @@ def main(words="", gpu="2080ti", *more):
         graph = describe(words, gpu)
     except KeyError as lacks:
         sys.exit(f"{words} {gpu}: there is no {lacks}")
+    except (ValueError, TypeError):
+        sys.exit(f"{words}: numbers stand behind the network's name")
     sys.stdout.write(graph.text())
 
 

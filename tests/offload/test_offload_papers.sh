@@ -20,6 +20,7 @@ for words in 'prefill:7b:1:64:1 2080ti: half' 'prefill:7b:1:64:2 h200: peer' \
   # shellcheck disable=SC2086
   refused "$words" 1 "${words%: *}: there is no '${words##*: }'" ${words%: *}
 done
+refused 'no number' 1 "vgg16:x: numbers stand behind the network's name" vgg16:x
 fails 'one word too many' 1 'usage: networks.py' vgg16:2 2080ti x
 
 # numbers NETWORK GPU BYTES COUNT: its parameters are so many numbers, of so many bytes each: in

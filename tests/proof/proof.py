@@ -183,7 +183,7 @@ def granted():
 
 def written_down():
     """The commit and the day, for .ci/run to tell."""
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"],
                             capture_output=True, text=True, check=False).stdout.strip()
     with open(os.path.join(HERE, "last.txt"), "w") as stream:
         stream.write(f"{commit} {time.strftime('%F', time.gmtime())}\n")

@@ -100,6 +100,8 @@ row rmm.csv live $((8 * 1048576 + 512))
 gives 'rmm' '3 allocations, 2 streams, device 0.' "$dir/rmm.csv"
 ok 'rmm: times' grep -q '^a 512 8388608 1 7$' "$dir/rmm.csv.gmtrace"
 ok 'rmm: a failure' prints 'Memory ran out 1 time. First 99 bytes were asked for while'
+row night.csv live 512
+ok 'rmm: midnight' grep -q '^f 256 0 20$' "$dir/night.csv.gmtrace"
 row vma.json 'recorded: VMA' "$(mib 65)"
 ok 'vma: live' held live "$(mib 5)"
 ok 'vma: label' grep -q '^# label: . my_mesh$' "$dir/vma.json.gmtrace"

@@ -309,6 +309,9 @@ class _Torch:
 # ---- RMM ----
 
 
+DAY_US = 24 * 3600 * 10**6
+
+
 def _clock_us(text):
     """HH:MM:SS and microseconds, or seconds. 0: neither."""
     found = re.fullmatch(r"(\d+):(\d+):(\d+)[:.](\d+)", text)
@@ -321,7 +324,7 @@ def _clock_us(text):
 
 
 def _read_rmm(text):
-    out, us, begin = History("rmm"), 0, None
+    out, us, begin, before, days = History("rmm"), 0, None, 0, 0
     for i, row in enumerate(csv.DictReader(io.StringIO(text))):
         where = f"row {i + 1}"
         try:
@@ -333,8 +336,11 @@ def _read_rmm(text):
             raise Refused(f"{where}: it has no action, pointer, size, time and stream") from None
         if not 0 <= size < MOST or not 0 <= address < 1 << 64:
             raise Refused(f"{where}: a size or pointer is out of range")
-        begin = now if begin is None else begin
-        us = max(us, now - begin)
+        if now < before - DAY_US // 2 and before < DAY_US:  # the time of day has begun again
+            days += 1
+        before = now
+        begin = now - 1 if begin is None else begin  # 0 is no time
+        us = max(us, now + days * DAY_US - begin)
         number = out.stream(0 if stream in ("0", "0x0", "default", "(nil)") else stream)
         if action == "allocate" and size:
             out.add(address, size, number, us)
