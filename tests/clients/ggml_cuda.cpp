@@ -75,8 +75,8 @@ static void use_ledger(const gmlake_ggml_device *d, const char *file) {
   IS(unlink(file) == 0);
 }
 
-/* The pool without virtual memory: it gives back what is free before it takes more, but where graphs
-   may have it. */
+/* The pool without virtual memory: it gives back what is free before it takes more, but where
+   graphs may have it. */
 static void use_bfc(bool keeps) {
   size_t actual = 0;
   (void)ggml_cuda_info();
