@@ -1537,7 +1537,7 @@ class Device {
   std::deque<Block> blocks_; /* records: their addresses stay */
   std::vector<Block *> spare_;
   Ledger ledger_;
-  std::unique_ptr<gmlake_share> share_;            /* NULL: the device is this process's alone */
+  std::unique_ptr<gmlake_share> share_;     /* NULL: the device is this process's alone */
   int64_t retry_count_ = 0, oom_count_ = 0; /* see Figures */
   std::vector<Block> parked_;               /* freed, and the lake does not know yet; in order */
   std::atomic<bool> has_late_{false}; /* some may be late: see Ledger; is asked without lock */
