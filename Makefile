@@ -56,7 +56,7 @@ vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 PUBLIC = gmlake.h gmlake_bfc.h gmlake_offload.h gmlake_turnip.h
 INSTALLED = $(PUBLIC) examples/gmlake.hpp
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*_*.cpp)) \
-  examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda \
+  examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda examples/experts_cuda \
   examples/offload_optimizer_cuda examples/share_cuda examples/three_servers_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
   tests/*/*.cpp tests/port/windows/*.h tests/clients/ggml_stub/*.h examples/*.[ch] \
@@ -175,12 +175,13 @@ coverage: deps-mutate
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/gpu_play $(BUILD)/lend_cuda \
-	  $(BUILD)/examples/share_cuda $(BUILD)/examples/three_servers_cuda
+	  $(addprefix $(BUILD)/examples/,share_cuda three_servers_cuda experts_cuda)
 	@$(BUILD)/gpu_play
 	@$(BUILD)/gpu_test
 	@sh tests/gpu/sanitizer.sh
 	@if nvidia-smi -L >/dev/null 2>&1; then $(BUILD)/lend_cuda && \
-	  $(BUILD)/examples/share_cuda 1000 100 && $(BUILD)/examples/three_servers_cuda; fi
+	  $(BUILD)/examples/share_cuda 1000 100 && $(BUILD)/examples/three_servers_cuda && \
+	  $(BUILD)/examples/experts_cuda; fi
 
 doctor: deps-replay
 	$(SUBMAKE) $(BUILD)/doctor
@@ -418,13 +419,14 @@ $(BUILD)/peer_offset_allocator.so: bench/offset_allocator.cpp Makefile | $(BUILD
 	  $(CXXFLAGS) $< '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' -o $@ $(LDFLAGS)
 
 # The examples that have a device of their own to choose are built twice.
-CUDA_EXAMPLES = $(addprefix $(BUILD)/examples/,kv_server_cuda two_models_cuda weights_cuda share_cuda \
-  three_servers_cuda offload_optimizer_cuda)
+CUDA_EXAMPLES = $(addprefix $(BUILD)/examples/,kv_server_cuda two_models_cuda weights_cuda experts_cuda \
+  share_cuda three_servers_cuda offload_optimizer_cuda)
 $(BUILD)/examples/three_servers_cuda: private DEFINES = -DSERVERS_CUDA
 $(BUILD)/examples/offload_optimizer_cuda: private DEFINES = -DOFFLOAD_CUDA
 $(BUILD)/examples/kv_server_cuda: private DEFINES = -DKV_SERVER_CUDA
 $(BUILD)/examples/two_models_cuda: private DEFINES = -DTWO_MODELS_CUDA
 $(BUILD)/examples/weights_cuda: private DEFINES = -DWEIGHTS_CUDA
+$(BUILD)/examples/experts_cuda: private DEFINES = -DEXPERTS_CUDA
 $(BUILD)/examples/share_cuda: private DEFINES = -DSHARE_CUDA
 $(CUDA_EXAMPLES): $(BUILD)/examples/%_cuda: examples/%.c $(LATE) $(BOTH) $(BFC) $(OFFLOAD) Makefile \
   | $(BUILD)/examples

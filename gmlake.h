@@ -198,7 +198,8 @@ GROWING BUFFERS
     a hole is an error on the device. The address stays: a graph that was captured before reads what
     is committed later.
   - I want weights that give way when memory is short: let the out-of-memory handler discard them,
-    and commit and load them again before they are used (examples/weights.c).
+    and commit and load them again before they are used (examples/weights.c). A mixture of experts
+    that is larger than the memory, each at one address, is examples/experts.c.
   - What a buffer gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same
     stream takes it back without a driver call. So keep a buffer, at 0 bytes, for the next sequence
     instead of destroying it.

@@ -38,6 +38,20 @@ LATE(cuCtxSetCurrent, (CUcontext context), (context))
 LATE(cuStreamCreate, (CUstream * out, unsigned flags), (out, flags))
 LATE(cuStreamDestroy, (CUstream stream), (stream))
 LATE(cuStreamSynchronize, (CUstream stream), (stream))
+LATE(cuEventCreate, (CUevent * out, unsigned flags), (out, flags))
+LATE(cuEventDestroy, (CUevent event), (event))
+LATE(cuEventRecord, (CUevent event, CUstream stream), (event, stream))
+LATE(cuEventElapsedTime, (float *out_ms, CUevent from, CUevent to), (out_ms, from, to))
+LATE(cuModuleLoadData, (CUmodule * out, const void *image), (out, image))
+LATE(cuModuleUnload, (CUmodule module), (module))
+LATE(cuModuleGetFunction, (CUfunction * out, CUmodule module, const char *name),
+     (out, module, name))
+LATE(cuLaunchKernel,
+     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,
+      void **extra),
+     (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params,
+      extra))
 LATE(cuStreamBeginCapture, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 LATE(cuStreamEndCapture, (CUstream stream, CUgraph *out), (stream, out))
 LATE(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph graph, unsigned long long flags),
@@ -50,6 +64,10 @@ LATE(cuMemFree, (CUdeviceptr at), (at))
 LATE(cuMemGetInfo, (size_t * out_free, size_t *out_total), (out_free, out_total))
 LATE(cuMemcpyDtoH, (void *out, CUdeviceptr at, size_t bytes), (out, at, bytes))
 LATE(cuMemcpyDtoDAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+     (to, from, bytes, stream))
+LATE(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),
+     (to, from, bytes, stream))
+LATE(cuMemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream stream),
      (to, from, bytes, stream))
 LATE(cuMemsetD8Async, (CUdeviceptr at, unsigned char value, size_t count, CUstream stream),
      (at, value, count, stream))

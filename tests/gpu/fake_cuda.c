@@ -64,6 +64,7 @@ typedef enum fake_work_kind { /* in the order of fake_deeds */
                               FAKE_COPY,
                               FAKE_STANDIN_READ,
                               FAKE_STANDIN_WRITE,
+                              FAKE_EXPERTS,
                               FAKE_KERNELS, /* no work: those before are kernels */
                               FAKE_MEMSET,
                               FAKE_MEMSET8,
@@ -82,6 +83,8 @@ typedef struct fake_work {
   standin_item items[STANDIN_ITEMS];
   uint32_t item_count, first;
   uint64_t slot, clear, ns, iteration, seen, total;
+  uint64_t stride, table, numbers, rows, pitch; /* these and the next one: of experts alone */
+  uint32_t classes;
 } fake_work;
 
 typedef struct fake_pending {
@@ -510,6 +513,28 @@ static CUresult fake_run_standin_write(const fake_work *work) {
   return CUDA_SUCCESS;
 }
 
+/* Where the row lies whose number is the index-th one. */
+static uint64_t fake_expert(const fake_work *work, uint64_t index, uint32_t *out_number) {
+  const uint32_t *table = (const uint32_t *)fake_ptr(work->table);
+  uint32_t place;
+  *out_number = ((const uint32_t *)fake_ptr(work->numbers))[index];
+  place = work->table ? table[*out_number] : *out_number;
+  return work->from + place * work->stride + place % work->classes * work->pitch;
+}
+
+/* A row is right if its first word is, and each word is as the one before. */
+static CUresult fake_run_experts(const fake_work *work) {
+  uint64_t i;
+  for (i = 0; i < work->rows; i++) {
+    uint32_t number;
+    const char *row = (const char *)fake_ptr(fake_expert(work, i, &number));
+    if (*(const uint32_t *)row != number + (uint32_t)work->seed ||
+        memcmp(row, row + 4, work->count - 4) != 0)
+      ++*(uint32_t *)fake_ptr(work->wrong);
+  }
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_run_memset(const fake_work *work) {
   uint32_t *words = (uint32_t *)fake_ptr(work->to);
   uint64_t i;
@@ -566,6 +591,13 @@ static const struct fake_deed {
      {FAKE_PARAM(items), FAKE_PARAM(item_count), FAKE_PARAM(first), FAKE_PARAM(slot),
       FAKE_PARAM(clear), FAKE_PARAM(seed), FAKE_PARAM(ns), FAKE_PARAM(iteration), FAKE_PARAM(seen),
       FAKE_PARAM(total), FAKE_PARAM(wrong)}},
+    {"experts",
+     0,
+     0,
+     0,
+     fake_run_experts,
+     {FAKE_PARAM(from), FAKE_PARAM(stride), FAKE_PARAM(count), FAKE_PARAM(table),
+      FAKE_PARAM(numbers), FAKE_SEED, FAKE_PARAM(wrong), FAKE_PARAM(pitch), FAKE_PARAM(classes)}},
     {NULL, 0, 0, 0, NULL, {{0, 0}}},
     {NULL, 4, 0, 1, fake_run_memset, {{0, 0}}},
     {NULL, 1, 0, 1, fake_run_memset8, {{0, 0}}},
@@ -592,12 +624,27 @@ static CUresult fake_check_standin(const fake_work *work) {
   return code;
 }
 
+static CUresult fake_check_experts(const fake_work *work) {
+  CUresult code = fake_reach(work, work->numbers, work->rows * 4, CU_MEM_ACCESS_FLAGS_PROT_READ, 4);
+  uint64_t i;
+  for (i = 0; !code && !fake.options.bookkeeping_only && i < work->rows; i++) {
+    uint32_t number = ((const uint32_t *)fake_ptr(work->numbers))[i];
+    if (work->table)
+      code = fake_reach(work, work->table + number * 4ull, 4, CU_MEM_ACCESS_FLAGS_PROT_READ, 4);
+    if (!code)
+      code = fake_reach(work, fake_expert(work, i, &number), work->count,
+                        CU_MEM_ACCESS_FLAGS_PROT_READ, 16);
+  }
+  return code ? code : fake_reach(work, work->wrong, 4, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 4);
+}
+
 /* What the work would answer if it ran now. */
 static CUresult fake_check_work(const fake_work *work) {
   const struct fake_deed *deed = &fake_deeds[work->kind];
   const uint64_t bytes = work->count * deed->item;
   CUresult code = CUDA_SUCCESS;
   if (fake_is_standin(work)) return fake_check_standin(work);
+  if (work->kind == FAKE_EXPERTS) return fake_check_experts(work);
   if (!deed->item || !work->count) return CUDA_SUCCESS;
   if (work->count > UINT64_MAX / deed->item) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (deed->reads)
@@ -1420,8 +1467,7 @@ FAKE(cuEventSynchronize, 2000, (CUevent value), (value)) {
 }
 
 /* Time passes by .01 ms with each record. */
-FAKE(cuEventElapsedTime, 2000, (float *ms, CUevent from_value, CUevent to_value),
-     (ms, from_value, to_value)) {
+static CUresult fake_elapsed(float *ms, CUevent from_value, CUevent to_value) {
   fake_event *from, *to;
   CUresult code = fake_look_at_event(from_value, &from);
   if (!code) code = fake_look_at_event(to_value, &to);
@@ -1431,6 +1477,16 @@ FAKE(cuEventElapsedTime, 2000, (float *ms, CUevent from_value, CUevent to_value)
   if (!fake_is_done(from->mock) || !fake_is_done(to->mock)) return CUDA_ERROR_NOT_READY;
   *ms = ((float)to->record - (float)from->record) * .01f;
   return CUDA_SUCCESS;
+}
+
+FAKE(cuEventElapsedTime, 2000, (float *ms, CUevent from, CUevent to), (ms, from, to)) {
+  return fake_elapsed(ms, from, to);
+}
+
+/* Its name in cuda.h from 12.8 on. */
+CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to);
+FAKE(cuEventElapsedTime_v2, 12080, (float *ms, CUevent from, CUevent to), (ms, from, to)) {
+  return fake_elapsed(ms, from, to);
 }
 
 /* ---- Kernels and copies --------------------------------------------------------------------- */
@@ -1517,6 +1573,7 @@ static CUresult fake_kernel(CUfunction function, const size_t *grid_and_block, C
   memset(&work, 0, sizeof(work));
   work.kind = (fake_work_kind)index;
   work.device = module->device;
+  work.rows = grid_and_block[1];
   code = fake_read_params(&work, params);
   return code ? code : fake_submit(stream, &work);
 }

@@ -87,6 +87,59 @@ eased='batch of  8 MiB: 0 layers gave way, 3 were loaded; 64 MiB held'
 example weights 'batch of  8 MiB: 0 layers gave way, 6 were loaded; 56 MiB held' \
   'batch of 40 MiB: 6 layers gave way, 3 were loaded; 64 MiB held' "$pressed" "$eased"
 
+words='wrong words: 0'
+once='  12 graphs were captured, for 6 layers'
+bound='the lake held 136 MiB at most, of 136'
+example experts \
+  "$($build/examples/experts | grep -x 'addresses        11.0 experts a layer: 7[0-9.]* % hits, .*')" \
+  '  the lake made the host wait 0 times' "$once" "$bound" "$words"
+# experts ARGUMENT...: it succeeds; its output is in $dir/out.
+experts() { "$build/examples/experts" "$@" >"$dir/out" 2>"$dir/err"; }
+# hits FROM TO [FIELD]: such a part of the lookups, in percent, finds its expert at its address.
+hits() {
+  awk -v from="$1" -v to="$2" '$1 == "addresses" && $6 >= from && $6 <= to { right = 1 }
+    END { exit !right }' "$dir/out"
+}
+ok 'experts: the sizes of a large model' experts --large
+ok 'experts: of its lookups 67 to 81 % hit, as for llama.cpp' hits 67 81
+ok 'experts: as many as fit into 24 GiB' grep -q '^addresses *76.8 experts a layer' "$dir/out"
+ok 'experts: without a wait of the host' grep -qx '  the lake made the host wait 0 times' "$dir/out"
+ok 'experts: misses at 85 % of the link at least' [ \
+  "$(grep -c '^addresses.* at \(8[5-9]\|9.\) % of the link;$' "$dir/out")" = 2 ]
+ok 'experts: views hold as many as slots' grep -q '^addresses, views 90.9 experts a layer' "$dir/out"
+ok 'experts: and are as fast' grep -q 'a token, 0.83 times .* addresses, 1.00 times .* views$' "$dir/out"
+# The figures that were reported: of 512 experts, 10 chosen, with 64 in memory, and with 128.
+like='--large --layers 4 --experts 512 --chosen 10 --ahead 0 --trade-mib 64 --reuse 100 --tokens 900'
+# shellcheck disable=SC2086
+ok 'experts: 64 of 512' eval 'experts $like --limit-mib 2080 && hits 65 69'
+# shellcheck disable=SC2086
+ok 'experts: 128 of 512' eval 'experts $like --limit-mib 4128 && hits 79 83'
+awk 'BEGIN { for (i = 0; i < 360; i++) print i % 6, i % 6 + 7, 20, 31 }' >"$dir/trace"
+ok 'experts: a trace' eval 'experts --trace "$dir/trace" && hits 100 100'
+for wrong in "--trace $dir/none" "--trace $dir/trace --tokens 46" "--trace $dir/trace --experts 31" \
+  '--chosen 17' '--limit-mib 40' '--layers' '--layers x' '--nonsense 1'; do
+  # shellcheck disable=SC2086
+  experts $wrong
+  ok "experts: refused: $wrong" [ $? != 0 ]
+  ok "experts: refused: $wrong: says why" [ "$(wc -l <"$dir/err")" -gt 0 ]
+done
+# plant NAME LINE EDIT: it notices that mistake in its own line, on the mock.
+plant() {
+  sed "/$2/ $3" examples/experts.c >"$dir/experts.c"
+  ok "experts: $1: planted" [ "$(diff examples/experts.c "$dir/experts.c" | grep -c '^<')" = 1 ]
+  ok "experts: $1: compiles" "${CC:-cc}" -std=c99 -w -DGMLAKE_IMPLEMENTATION_DONE -I. -Iexamples \
+    "$dir/experts.c" "$build/impl/mock.o" -o "$dir/experts" -lpthread -ldl
+  "$dir/experts" >"$dir/out" 2>"$dir/err"
+  ok "experts: $1: noticed" [ $? = 1 ]
+}
+plant 'the work does not wait for copies' 'wait_for(s.worker, &s.loaded' d
+plant 'an expert leaves while it is used' 'wait_for(s.copier, &s.used' d
+plant 'keys leave while they are used' 'wait_for(s.copier, &s.keys_fence' d
+plant 'the newest leave' 'uint32_t oldest = s.oldest.class' 's/= s.oldest/= s.newest/'
+plant 'a graph is captured twice' 's.how != COPIES .. capture' 's/capture_once(g)/(& || &)/'
+plant 'two have one part of a chunk' 's.taken.class...;' d
+plant 'more than there is memory for' 's.capacity -= ' 's/-= .*/+= 16;/'
+
 served='70 sequences served; 28 times one waited for memory'
 caches='caches: 704 MiB at most; the longest sequence for each slot would take 2048'
 memory='memory of the caches, averaged over the steps: 1.037 times the live keys and values'
@@ -150,7 +203,7 @@ ok 'ci_mock: both mistakes are found' test "$(grep -cE '^gmlake_free: stream .* 
 mkdir "$dir/no_driver"
 : >"$dir/no_driver/libcuda.so.1"
 for program in lend_cuda examples/fragmentation examples/kv_server_cuda examples/two_models_cuda \
-  examples/weights_cuda examples/share_cuda examples/three_servers_cuda \
+  examples/weights_cuda examples/experts_cuda examples/share_cuda examples/three_servers_cuda \
   examples/offload_optimizer_cuda; do
   LD_LIBRARY_PATH=$dir/no_driver "$build/$program" >"$dir/out" 2>"$dir/err"
   ok "$program without a driver" [ $? = 1 ]
@@ -170,6 +223,11 @@ example fragmentation \
 example kv_server_cuda "$served" "$caches" "$memory"
 example two_models_cuda "$back" "$awake"
 example weights_cuda "$pressed" "$eased"
+for FAKE_CUDA_SEED in 1 2; do # copies and kernels take time
+  export FAKE_CUDA_SEED
+  example experts_cuda "$once" "$bound" "$words"
+done
+unset FAKE_CUDA_SEED
 example share_cuda "$around" "$left"
 example three_servers_cuda "$nobody"
 example offload_optimizer_cuda "$optimizer"
@@ -208,6 +266,7 @@ for source in examples/*.c examples/*_*.cpp; do
   example=$(basename "${source%.*}")
   case $example in
   kv_server) longest=361 ;; # a program, not one idea
+  experts) longest=880 ;; # and three other ways, to compare it with
   offload_quarter) longest=90 ;; # makes a graph first
   offload_optimizer) longest=157 ;; # for two devices, as the next ones
   offload_session) longest=120 ;; # and a kernel
