@@ -12,10 +12,10 @@ import sys
 HEADERS = ["gmlake.h", "gmlake_bfc.h", "gmlake_offload.h", "gmlake_turnip.h"]
 EXAMPLES = [
     "hello.c", "two_streams.c", "stitching.c", "graph_capture.c", "kv_server.c", "two_models.c",
-    "weights.c", "experts.c", "share.c", "three_servers.c", "ledger.h", "ledger.hpp", "running_out.c", "snapshot.c",
-    "fragmentation.c", "fallback.c",
-    "custom_backend.c", "record.c", "prewarm.c", "ci_mock.cpp", "gmlake.hpp", "offload_quarter.c",
-    "offload_optimizer.c", "offload_session.c",
+    "weights.c", "experts.c", "share.c", "three_servers.c", "ledger.h", "ledger.hpp",
+    "running_out.c", "snapshot.c", "fragmentation.c", "fallback.c", "custom_backend.c", "record.c",
+    "prewarm.c", "ci_mock.cpp", "gmlake.hpp", "offload_quarter.c", "offload_optimizer.c",
+    "offload_session.c",
 ]
 NAME = re.compile(r"\b(?:gmlake|GMLAKE)_[A-Za-z0-9_]*[A-Za-z0-9]\b|\bgmlake\b(?=\()")
 STYLE = """
