@@ -310,6 +310,8 @@ HOW A SESSION WORKS
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
   most memory has to leave between its last write and that step, and to come back before it is used.
+  gmlake_offload_session_take_plan tells the whole plan: each step's time, wait and memory, each
+  tensor's life, and each copy.
   A program may use memory only in a step that names it, or after pin. To find the places where it
   does not, GMLAKE_OFFLOAD_CHECKED unmaps what is away. The host then waits for each copy.
 
@@ -1231,6 +1233,46 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_error(
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
     gmlake_offload_session *session, gmlake_offload_graph **out_graph);
 
+/* What a session plans for an iteration. Steps are numbered as the iteration begins them, from 0.
+   Times count from the begin of step 0 on the device. They are simulated: with the steps' times as
+   learnt, the link's present speed and a time for each call of the host. */
+typedef struct gmlake_offload_planned_step {
+  uint64_t key, begin_ns, time_ns; /* from its end to the next begin the device waits */
+  size_t unplanned_bytes;          /* on the device in it, if nothing moves; */
+  size_t planned_bytes;            /* and by the plan */
+  uint32_t region; /* that it is in, by number in the iteration, or GMLAKE_OFFLOAD_NONE */
+  int is_again;    /* it is executed for the second time */
+} gmlake_offload_planned_step;
+
+typedef struct gmlake_offload_planned_tensor {
+  uint32_t tensor; /* its number now, or GMLAKE_OFFLOAD_NONE: it does not live now */
+  uint32_t first_step, step_count; /* in which it exists, around the end; step_count 0: in none */
+  size_t bytes, copy_bytes;        /* in whole chunks; what a copy moves */
+} gmlake_offload_planned_tensor;
+
+typedef struct gmlake_offload_planned_move {
+  uint32_t tensor;           /* its place in the plan's list; one without a move stays */
+  uint32_t step;             /* behind which it leaves, or comes back */
+  int is_in, is_copy;        /* without a copy it leaves since the host has its bytes */
+  uint64_t begin_ns, end_ns; /* of the copy, which may end in the next iteration */
+} gmlake_offload_planned_move;
+
+typedef struct gmlake_offload_session_plan {
+  const gmlake_offload_planned_step *steps;
+  const gmlake_offload_planned_tensor *tensors;
+  const gmlake_offload_planned_move *moves; /* by step, in each those that leave first */
+  size_t step_count, tensor_count, move_count;
+  uint64_t time_ns; /* an iteration */
+} gmlake_offload_session_plan;
+
+/* What stays, leaves, comes back and is executed again, and where the time goes: for whoever prints
+   or draws it. The caller destroys it; NULL is fine. It changes nothing and waits for nothing. What
+   all copies are, bounds and the link's speed are in the statistics. Cost: linear in what an
+   iteration names. Errors: NOT_SEALED (nothing is planned yet). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_plan(
+    gmlake_offload_session *session, gmlake_offload_session_plan **out_plan);
+GMLAKE_OFFLOAD_DEF void gmlake_offload_session_plan_destroy(gmlake_offload_session_plan *plan);
+
 #if defined(GMLAKE_OFFLOAD_LAKE)
 /* Where a session's memory comes from: a lake. All fields but lake and chunk_bytes may be 0. */
 typedef struct gmlake_offload_lake {
@@ -1284,7 +1326,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
      TENSILE   >>plan >>jobs >>cyclic >>link >>profile >>itree >>swap >>cost >>emit
      a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>simulate
      the best  >>search
-     sessions  >>recording >>regions >>period >>session
+     sessions  >>recording >>regions >>period >>session >>view
      backends  >>backend_mock >>backend_cuda >>memory_lake */
 
 /* ---- >>base: configuration, host memory, helpers ------------------------------------------------
@@ -13486,6 +13528,227 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
   result = gmlo_build_graph(&build, gmlo_session_known(session), out_graph);
   gmlo_build_leave(&build);
   return result;
+}
+
+/* ---- >>view: what a session plans, for whoever prints or draws it -------------------------------
+   Owns plans that were taken. A copy of what the session knows is simulated with its schedule.
+   Invariants:
+   [V1] Tensors are live ranges. The largest planned_bytes of all steps is that of the statistics.
+   [V2] The second simulated iteration is told: what happens in it happens in each later one.
+   Cost: linear in the recording. Fails: where host memory is refused. */
+
+typedef struct gmlo_view {
+  gmlake_offload_session_plan plan; /* the first field: what the caller has */
+  gmlo_scope scope;
+  const gmlo_schedule *schedule;
+  gmlo_recording l;
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_plan_info nothing;
+  gmlo_scheduler c;
+  gmlake_offload_planned_step *steps; /* those of `plan` */
+  gmlake_offload_planned_tensor *tensors;
+  gmlake_offload_planned_move *moves;
+  unsigned char *is_away; /* by tensor */
+  size_t there, away;     /* bytes of what exists, and of that of what is away */
+} gmlo_view;
+
+/* Copies the known recording, makes room, and begins the simulation. 0: host memory is refused. */
+static int gmlo_view_begin(gmlo_view *v, const gmlo_recording *known) {
+  gmlo_scheduler *c = &v->c;
+  gmlake_offload_session_plan *plan = &v->plan;
+  gmlake_offload_graph *none;
+  size_t i;
+  if (!gmlo_recording_copy_to(known, &v->l)) return 0;
+  v->l.cut = v->schedule->cut;
+  for (i = 0; i < v->l.step_count; i++) /* its times may not be read yet */
+    if (v->l.steps[i].time_ns == 0) v->l.steps[i].time_ns = v->l.steps[i].fastest_ns;
+  if (gmlo_build_open(&c->build, &v->l, 0, &none) != GMLAKE_OFFLOAD_OK) return 0;
+  plan->step_count = v->l.step_count;
+  plan->tensor_count = c->build.live_count;
+  plan->move_count = v->schedule->begin[v->l.step_count];
+  v->nothing.event_count = 2 * plan->move_count;
+  c->plan = &v->nothing;
+  c->desc = &v->desc;
+  plan->steps = v->steps =
+      (gmlake_offload_planned_step *)gmlo_take(&v->scope, plan->step_count, sizeof *v->steps);
+  plan->tensors = v->tensors =
+      (gmlake_offload_planned_tensor *)gmlo_take(&v->scope, plan->tensor_count, sizeof *v->tensors);
+  plan->moves = v->moves =
+      (gmlake_offload_planned_move *)gmlo_take(&v->scope, plan->move_count, sizeof *v->moves);
+  v->is_away = (unsigned char *)gmlo_take(&c->build.scope, plan->tensor_count, 1);
+  return v->steps != NULL && v->tensors != NULL && v->moves != NULL && v->is_away != NULL &&
+         gmlo_scheduler_take_way(c) && gmlo_simulate_begin(c, v->schedule);
+}
+
+static void gmlo_view_tensors(gmlo_view *v) {
+  size_t i;
+  for (i = 0; i < v->plan.tensor_count; i++) {
+    const gmlo_live_range *live = &v->c.build.live_ranges[i];
+    const gmlo_slot *slot = &v->l.slots[live->slot];
+    v->tensors[i].tensor = slot->tensor;
+    if (slot->tensor == GMLAKE_OFFLOAD_NONE && live->carried != GMLAKE_OFFLOAD_NONE)
+      v->tensors[i].tensor = v->l.slots[live->carried].tensor;
+    v->tensors[i].first_step = live->from;
+    v->tensors[i].step_count = live->length;
+    v->tensors[i].bytes = slot->bytes;
+    v->tensors[i].copy_bytes = slot->real_bytes;
+  }
+}
+
+/* The bytes of those that begin, or end, with a step; with only_away of those that are away. */
+static size_t gmlo_view_sum(const gmlo_view *v, uint32_t live, const uint32_t *next,
+                            int only_away) {
+  size_t bytes = 0;
+  for (; live != GMLAKE_OFFLOAD_NONE; live = next[live])
+    if (!only_away || v->is_away[live]) bytes += v->tensors[live].bytes;
+  return bytes;
+}
+
+/* What exists when step `cut` begins; the first time nothing is away. */
+static void gmlo_view_count(gmlo_view *v) {
+  size_t i;
+  for (i = 0; i < v->plan.tensor_count; i++) {
+    const gmlo_live_range *live = &v->c.build.live_ranges[i];
+    if (live->length != 0 && gmlo_live_crosses(&v->l, live)) v->there += v->tensors[i].bytes;
+  }
+}
+
+/* A live range leaves behind a step, or comes back. It may have ended there since the schedule was
+   made, and then does neither. */
+static void gmlo_view_turn(gmlo_view *v, uint32_t live, int is_away, size_t index) {
+  const gmlo_live_range *range = &v->c.build.live_ranges[live];
+  size_t bytes = v->tensors[live].bytes;
+  if (!gmlo_live_is_whole(&v->l, range) &&
+      gmlo_recording_way(&v->l, range->from, index) + 1 >= range->length) {
+    return;
+  }
+  if (v->is_away[live] == is_away) return;
+  v->is_away[live] = (unsigned char)is_away;
+  v->away += is_away ? bytes : (size_t)0 - bytes;
+}
+
+/* What the simulation says of a move. */
+static void gmlo_view_move(gmlo_view *v, size_t number, int is_in, uint32_t live) {
+  const gmlo_move *move = &v->schedule->moves[number];
+  gmlake_offload_planned_move *row = &v->moves[number];
+  row->tensor = live;
+  row->step = move->step;
+  row->is_in = is_in;
+  row->is_copy = is_in || move->is_copy;
+  row->end_ns = is_in ? v->c.sim.ready_ns[live] : v->c.sim.gone_ns[live];
+  row->begin_ns = row->end_ns;
+  if (row->is_copy) row->begin_ns -= gmlo_scheduler_copy_ns(&v->c, live, is_in);
+}
+
+/* The i-th step of two iterations. In its last step a tensor counts even if it is away. [V1] */
+static void gmlo_view_step(gmlo_view *v, size_t i) {
+  const gmlo_build *build = &v->c.build;
+  const gmlo_schedule *schedule = v->schedule;
+  uint32_t last;
+  size_t k, index = (v->l.cut + i) % v->l.step_count;
+  gmlake_offload_planned_step *row = &v->steps[index];
+  size_t gone = gmlo_view_sum(v, build->last[index], build->next_last, 1);
+  v->there += gmlo_view_sum(v, build->first[index], build->next_first, 0);
+  row->key = v->l.steps[index].key;
+  row->time_ns = v->l.steps[index].time_ns;
+  row->unplanned_bytes = v->there;
+  row->planned_bytes = v->there - v->away + gone;
+  row->region = GMLAKE_OFFLOAD_NONE;
+  (void)gmlo_simulate_step(&v->c, schedule, i);
+  row->begin_ns = v->c.sim.now_ns - row->time_ns;
+  v->there -= gmlo_view_sum(v, build->last[index], build->next_last, 0);
+  v->away -= gone;
+  for (last = build->last[index]; last != GMLAKE_OFFLOAD_NONE; last = build->next_last[last])
+    v->is_away[last] = 0;
+  for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
+    uint32_t live = build->of[schedule->moves[k].slot];
+    gmlo_view_move(v, k, schedule->moves[k].is_in, live);
+    gmlo_view_turn(v, live, !v->moves[k].is_in, index);
+  }
+}
+
+/* Simulates two iterations. What is before step 0 of the second one, as the simulation begins with
+   step `cut`, is the iteration's end. [V2] */
+static void gmlo_view_run(gmlo_view *v) {
+  size_t i, n = v->l.step_count;
+  uint64_t first_ns, time_ns;
+  gmlo_view_count(v);
+  for (i = 0; i < 2 * n; i++) gmlo_view_step(v, i);
+  time_ns = v->plan.time_ns = v->c.sim.now_ns - v->c.sim.first_ns;
+  first_ns = v->steps[0].begin_ns;
+  for (i = 0; i < n; i++)
+    v->steps[i].begin_ns += (v->steps[i].begin_ns < first_ns ? time_ns : 0) - first_ns;
+  for (i = 0; i < v->plan.move_count; i++) {
+    uint64_t add_ns = (v->moves[i].begin_ns < first_ns ? time_ns : 0) - first_ns;
+    v->moves[i].begin_ns += add_ns;
+    v->moves[i].end_ns += add_ns;
+  }
+}
+
+static void gmlo_view_region(gmlo_view *v, uint32_t number, uint32_t from, uint32_t to,
+                             int is_again) {
+  for (; to != GMLAKE_OFFLOAD_NONE && from < to; from++) {
+    v->steps[from].region = number;
+    v->steps[from].is_again = is_again;
+  }
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_session_plan_destroy(gmlake_offload_session_plan *plan) {
+  gmlo_view *v = (gmlo_view *)plan;
+  gmlake_offload_host host;
+  if (v == NULL) return;
+  host = v->l.host;
+  gmlo_leave(&v->scope);
+  gmlo_free(&host, v);
+}
+
+/* NULL: host memory is refused. */
+static gmlo_view *gmlo_session_view(gmlake_offload_session *s) {
+  const gmlake_offload_host *host = &s->desc.host;
+  gmlo_view *v = (gmlo_view *)gmlo_zeroed(host, 1, sizeof *v);
+  uint32_t i;
+  int is_made;
+  if (v == NULL) return NULL;
+  v->schedule = &s->schedule;
+  v->desc = gmlo_session_planner(s, 0);
+  v->l.host = *host;
+  v->scope = v->c.build.scope = v->c.sim.scope = gmlo_scope_of(host);
+  is_made = gmlo_view_begin(v, gmlo_session_known(s));
+  if (is_made) {
+    gmlo_view_tensors(v);
+    gmlo_view_run(v);
+  }
+  for (i = 0; is_made && i < v->l.region_count; i++) {
+    const gmlo_region *region = &v->l.regions[i];
+    gmlo_view_region(v, i, region->begin, region->end, 0);
+    gmlo_view_region(v, i, region->again, region->again_end, 1);
+  }
+  gmlo_leave(&v->c.sim.scope);
+  gmlo_build_leave(&v->c.build);
+  gmlo_recording_free(&v->l);
+  if (is_made) return v;
+  gmlake_offload_session_plan_destroy(&v->plan);
+  return NULL;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_plan(
+    gmlake_offload_session *session, gmlake_offload_session_plan **out_plan) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  gmlo_view *v;
+  if (out_plan != NULL) *out_plan = NULL;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (out_plan == NULL) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                               "out_plan is NULL");
+  } else if (!session->has_schedule) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_NOT_SEALED, GMLAKE_OFFLOAD_NONE,
+                               "no iteration is planned yet; ask again after some more");
+  } else {
+    v = gmlo_session_view(session);
+    if (v != NULL) *out_plan = &v->plan;
+    if (v == NULL) result = gmlo_session_no_memory(session);
+  }
+  return gmlo_session_exit(session, result);
 }
 
 /* ---- >>backend_mock: a device on a clock of its own ---------------------------------------------

@@ -87,6 +87,7 @@ static const struct word {
     {'X', "unmappable", "n"}, /* the lake's driver maps nothing, and says that number */
     {'w', "touch", "a"},      /* work outside of steps writes a, which is pinned */
     {'g', "graph", ""},       /* what was learnt becomes the graph that figures tell of */
+    {'V', "view", ""},        /* [session] what is planned is what the figures view_... tell of */
     {'N', "note", ""},        /* notes the figures */
     {'m', "same", ""},        /* all but the time are as noted */
     {'|', "faults", ""},      /* calls fail between here and the next one, in every case */

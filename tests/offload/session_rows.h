@@ -350,6 +350,55 @@ static const row session_rows[] = {
     {"the_graph_that_was_learnt", "graph!N " SETUP("4", "2", "4") "[3 " TRAIN(
                                       "4", "2", "1") "] mark graph graph_ops=17 "
                                                      "graph_persistent=24u graph_peak=native_peak"},
+    /* What is planned, worked out by hand: step 2 would need 7 chunks, of which 5 may be there, and
+       step 1 six. So a, of two chunks, is away in step 2, between its uses; and x, of one, from its
+       use to the next iteration's step 2: w and what is made stay. A copy takes 10 us and 8.192 us
+       a chunk. a comes back when b is gone, behind step 2, so that step 3 waits for its 26.385 us;
+       the host takes 20 us to begin an iteration when it has read the result of the last. */
+    {"what_is_planned",
+     "{told limit:5} >w=1/1 >x=1/2 view!N [6 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
+     "c>x/7 -c sync ] view view_steps=5 view_tensors=5 view_stays=3 view_moves=4 view_unplanned=7u "
+     "view_planned=5u view_out=3u view_in=3u view_step=500us view_out_busy=26385+18193 "
+     "view_in_busy=view_out_busy view_first_in=1 view_first_wait=3 view_waits=26385+20us "
+     "view_time=step+added view_again=0 view_regions=0 view_named=2 view_keys=25"},
+    /* The same with g, which step 4 makes and the next iteration's step 0 uses for the last time:
+       the session plans from behind that on. What happens there is told by the program's steps. */
+    {"what_is_planned_across_iterations",
+     "{told limit:5} >w=1/1 >x=1/2 >g=2/2 [6 mark w,g>a=2/3 -g a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
+     "c>x,g=2/7 -c sync ] view view_named=3 view_keys=25 view_unplanned=7u view_planned=5u "
+     "view_moves=4 view_first_in=1 view_first_wait=3 view_waits=26385+20us view_time=step+added"},
+    /* Where chunks have numbers, too: the plan says from that step on who has which. */
+    {"what_is_planned_across_iterations_for_chunks",
+     "{told lake limit:8 link:1e8} >a=3/1 >b=3/1 >c=2/1 >d=1/1 >e=1/1 >f=3/1 >g=3/1 >t=3/18 [9 "
+     "mark c>c/10 -t g>g/11 b>h=2/12 f>i=3/13 -h e>j=2/14 -i,j f>f/15 c>c/16 g>k=2/17 e>t=3/18 -k "
+     "sync ] view view_time=step+added"},
+    {"what_is_planned_and_needs_no_copy",
+     "{told limit:3} >a=1/1 >b=1/2 >c=1/3 >d=1/4 [6 mark a>/1 b>/2 c>/3 d>/4 sync ] view "
+     "view_moves>=4 view_out=0 view_in>=2u view_named=4"},
+    {"what_is_planned_and_moves_often",
+     "{told limit:3} >a=2/1 >b=2/2 [6 mark [8 a>a/1 b>b/2 ] sync ] view view_moves=16 "
+     "view_out=16u view_in=16u"},
+    /* a leaves for d, and is freed behind step 3, in which it counts: more than the limit. */
+    {"what_is_planned_and_never_returns",
+     "{told limit:5} >w=1/1 >x=1/2 [6 mark w>a=2/3 a>a/4 w>d=4/5 -d w>e=4/6 -a,e x>x/7 sync ] view "
+     "view_planned=7u"},
+    /* Iterations that are timed once more, while the device is still busy with them. */
+    {"what_is_planned_while_times_are_not_known",
+     "{told limit:5} >w=1/1 >x=1/2 [3 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a c>x/7 -c sync ] "
+     "[9 mark view view_step=500us w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a c>x/7 -c view "
+     "view_step=500us ]"},
+    /* Each of the three regions has two steps of 100 us that are executed again. */
+    {"what_is_executed_again_is_told",
+     "{told limit:23} " WEIGHTS_8 "[4 " REGIONS_3 "] view view_regions=3 view_again=6*100us "
+     "view_time=step+added"},
+    /* Later iterations free a before step 2, where the plan lets it go: d and w are there. */
+    {"what_is_planned_and_freed_earlier",
+     "{told limit:5} >w=1/1 >x=1/2 [4 mark w>a=2/3 a>a/4 w>d=4/5 -d w>w/7 -a x>x/6 sync ] view "
+     "view_planned=5u view_unplanned=8u [6 mark w>a=2/3 a>a/4 -a w>d=4/5 -d w>w/7 x>x/6 sync ] "
+     "view view_planned=5u view_unplanned=6u"},
+    {"what_is_planned_for_a_limit_that_is_far_away",
+     SETUP("4", "2", "4") "[4 " TRAIN("4", "2", "1") "] view view_moves=0 view_steps=17 "
+                                                     "view_planned=native_peak view_waits=20us"},
     {"wrong_regions", "end!I again:5!U begin:1 begin:2!I again:1!I end again:1 end"},
 };
 #define SESSION_ROWS (sizeof(session_rows) / sizeof(session_rows[0]))
@@ -368,6 +417,8 @@ static const row fault_rows[] = {
     /* Without host memory for the decision the session goes on without it. */
     {"deciding_without_host_memory", "{told limit:40 link:6e7} [3 >w#=4/106 ] [6 " REGIONS_3
                                      "] faults mark faults " REGIONS_3 "[3 " REGIONS_3 "]"},
+    {"asking_what_is_planned",
+     "{limit:13} [4 >w#=4/1 ] [4 mark [4 w#>w#/2 ] sync ] faults view faults [4 w#>w#/2 ]"},
 };
 #define FAULT_ROWS (sizeof(fault_rows) / sizeof(fault_rows[0]))
 

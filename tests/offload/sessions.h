@@ -38,6 +38,17 @@ typedef struct tally {
   size_t native, native_peak; /* if nothing moved, in whole chunks */
 } tally;
 
+/* What gmlake_offload_session_take_plan says. */
+typedef struct view {
+  size_t steps, tensors, moves, stays; /* stays: tensors that exist and do not move */
+  size_t named;                        /* tensors that live now */
+  size_t unplanned, planned, out, in;  /* bytes */
+  uint64_t step, time, waits, again, out_busy, in_busy;
+  uint64_t first_wait, first_in; /* steps: the first that is waited for; before the first copy in */
+  uint64_t regions;              /* those of which steps are there, + 1 */
+  uint64_t keys;                 /* the sum of the steps' */
+} view;
+
 static struct session_world {
   gmlake_offload_backend *mock;
   gmlake_offload_backend session_table; /* the mock's */
@@ -47,6 +58,7 @@ static struct session_world {
   gmlake_offload_session_stats stats;
   gmlake_offload_mock_census census;
   gmlake_offload_graph_info info;
+  view view;
   numbered numbered;
   live tensors[NAMES];
   region regions[REGIONS];
@@ -215,10 +227,12 @@ static void open_session(void) {
   JUDGE_OK(gmlake_offload_session_create(&desc, &s.session));
 }
 
-enum { OF_STATS, OF_CENSUS, OF_TALLY, OF_GRAPH };
+enum { OF_STATS, OF_CENSUS, OF_TALLY, OF_GRAPH, OF_VIEW };
 
 #define STAT(name, field) \
   { name, OF_STATS, offsetof(gmlake_offload_session_stats, field) }
+#define VIEW(field) \
+  { "view_" #field, OF_VIEW, offsetof(view, field) }
 
 static const figure session_figures[] = {
     STAT("tensors", tensor_count),
@@ -259,6 +273,25 @@ static const figure session_figures[] = {
     {"graph_ops", OF_GRAPH, offsetof(gmlake_offload_graph_info, op_count)},
     {"graph_persistent", OF_GRAPH, offsetof(gmlake_offload_graph_info, persistent_bytes)},
     {"graph_peak", OF_GRAPH, offsetof(gmlake_offload_graph_info, peak_bytes)},
+    VIEW(steps),
+    VIEW(tensors),
+    VIEW(moves),
+    VIEW(stays),
+    VIEW(named),
+    VIEW(unplanned),
+    VIEW(planned),
+    VIEW(out),
+    VIEW(in),
+    VIEW(step),
+    VIEW(time),
+    VIEW(waits),
+    VIEW(again),
+    VIEW(out_busy),
+    VIEW(in_busy),
+    VIEW(first_wait),
+    VIEW(first_in),
+    VIEW(regions),
+    VIEW(keys),
 };
 #define SESSION_FIGURES (sizeof(session_figures) / sizeof(session_figures[0]))
 
@@ -270,6 +303,7 @@ static const void *session_load(int from) {
   if (from == OF_STATS) return &s.stats;
   if (from == OF_CENSUS) return &s.census;
   if (from == OF_GRAPH) return s.graph ? &s.info : NULL;
+  if (from == OF_VIEW) return s.view.steps ? &s.view : NULL;
   s.tally.mode = (uint64_t)s.stats.mode;
   s.tally.mapped = count_mapped();
   JUDGE(s.mock->now(s.mock->user, &s.tally.time) == 0);
@@ -634,6 +668,92 @@ static void do_graph(const operation *o) {
   JUDGE_OK(gmlake_offload_graph_get_info(s.graph, &s.info));
 }
 
+static void view_steps(const gmlake_offload_session_plan *plan) {
+  view *v = &s.view;
+  size_t i;
+  v->first_wait = UINT64_MAX;
+  for (i = 0; i < plan->step_count; i++) {
+    const gmlake_offload_planned_step *step = &plan->steps[i];
+    uint64_t next = i + 1 < plan->step_count ? step[1].begin_ns : plan->time_ns;
+    JUDGE(step->begin_ns + step->time_ns <= next);
+    if (next > step->begin_ns + step->time_ns && i < v->first_wait) v->first_wait = i + 1;
+    v->waits += next - step->begin_ns - step->time_ns;
+    v->step += step->time_ns;
+    v->keys += step->key;
+    if (step->is_again) v->again += step->time_ns;
+    if (step->region != TENSOR_NONE && step->region >= v->regions) v->regions = step->region + 1;
+    if (step->unplanned_bytes > v->unplanned) v->unplanned = step->unplanned_bytes;
+    if (step->planned_bytes > v->planned) v->planned = step->planned_bytes;
+    JUDGE(step->planned_bytes <= step->unplanned_bytes);
+  }
+}
+
+static void view_moves(const gmlake_offload_session_plan *plan) {
+  view *v = &s.view;
+  size_t i;
+  v->first_in = UINT64_MAX;
+  for (i = 0; i < plan->move_count; i++) {
+    const gmlake_offload_planned_move *move = &plan->moves[i];
+    const gmlake_offload_planned_tensor *tensor = &plan->tensors[move->tensor];
+    const int is_in = move->is_in != 0;
+    JUDGE(move->tensor < plan->tensor_count && move->step < plan->step_count);
+    JUDGE(tensor->step_count != 0 && (i == 0 || move[-1].step <= move->step));
+    JUDGE(move->is_copy ? move->end_ns > move->begin_ns : move->end_ns == move->begin_ns);
+    JUDGE(move->end_ns < UINT64_MAX / 2);
+    if (is_in && v->first_in == UINT64_MAX) v->first_in = move->step;
+    if (!move->is_copy) continue;
+    *(is_in ? &v->in : &v->out) += tensor->copy_bytes;
+    *(is_in ? &v->in_busy : &v->out_busy) += move->end_ns - move->begin_ns;
+  }
+}
+
+/* Whether a tensor of the program has that number. */
+static int is_named(const gmlake_offload_planned_tensor *tensor) {
+  size_t i;
+  for (i = 0; i < player.program->name_count; i++)
+    if (s.tensors[i].id == tensor->tensor && tensor->tensor != TENSOR_NONE) break;
+  if (i == player.program->name_count) return 0;
+  JUDGE(s.tensors[i].bytes <= tensor->copy_bytes || option_is_set(OPT_FREE));
+  return 1;
+}
+
+static void view_tensors(const gmlake_offload_session_plan *plan) {
+  size_t i, k;
+  for (i = 0; i < plan->tensor_count; i++) {
+    const gmlake_offload_planned_tensor *tensor = &plan->tensors[i];
+    JUDGE(tensor->first_step < plan->step_count && tensor->step_count <= plan->step_count);
+    for (k = 0; k < plan->move_count && plan->moves[k].tensor != i; k++) {
+    }
+    s.view.stays += k == plan->move_count && tensor->step_count != 0;
+    s.view.named += is_named(tensor) != 0;
+    JUDGE(is_named(tensor) || tensor->tensor == TENSOR_NONE);
+  }
+}
+
+/* The plan agrees with the statistics; but where the iteration has changed since it was made, and
+   in a program that takes what comes. */
+static void do_view(const operation *o) {
+  gmlake_offload_session_plan *plan;
+  gmlake_offload_result result = gmlake_offload_session_take_plan(s.session, &plan);
+  const view *v = &s.view;
+  memset(&s.view, 0, sizeof s.view);
+  (void)session_load(OF_STATS);
+  JUDGE((result == GMLAKE_OFFLOAD_OK) == (plan != NULL));
+  if (!succeeds(o, result, result == GMLAKE_OFFLOAD_ERROR_NOT_SEALED)) return;
+  s.view.steps = plan->step_count;
+  s.view.tensors = plan->tensor_count;
+  s.view.moves = plan->move_count;
+  s.view.time = plan->time_ns;
+  view_steps(plan);
+  view_moves(plan);
+  view_tensors(plan);
+  gmlake_offload_session_plan_destroy(plan);
+  JUDGE(v->step + v->waits == v->time);
+  if (option_is_set(OPT_FREE) || s.may_fail || v->unplanned != s.stats.unplanned_bytes) return;
+  JUDGE(v->planned == s.stats.planned_bytes);
+  JUDGE(v->out == s.stats.plan_out_bytes && v->in == s.stats.plan_in_bytes);
+}
+
 static void do_sync(void) {
   JUDGE(s.session_table.stream_sync(s.session_table.user, &program_stream) == 0 || s.may_fail);
   look_at_limits();
@@ -667,6 +787,7 @@ static void session_perform(const operation *o) {
   if (o->verb == 'R') do_redo(o);
   if (strchr("FHX", o->verb)) do_fault(o);
   if (o->verb == 'g') do_graph(o);
+  if (o->verb == 'V') do_view(o);
   if (o->verb == 'w') do_touch(o);
   if (o->verb == 'q') hear(o);
   if (!option_is_set(OPT_FREE)) return;

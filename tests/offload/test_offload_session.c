@@ -59,6 +59,7 @@ static void choose_event(chooser *c, uint64_t x, size_t limit) {
     add(c, "pin:a%u unpin:a%u ", (unsigned)(x >> 8) % LIVE, (unsigned)(x >> 8) % LIVE);
   if (x % 4 == 1) add(c, "room:%u ", (unsigned)(x >> 16) % 64);
   if (x % 4 == 2) add(c, "limit:%u ", (unsigned)(limit - (x >> 16) % (limit / 8)));
+  if (x % 4 == 3) add(c, "view ");
 }
 
 /* Without marks its iterations are alike but for the thirteenth. */
@@ -574,6 +575,7 @@ static void wrong_descriptions(gmlake_offload_session_desc *desc) {
 
 static void wrong_arguments_of(gmlake_offload_session *session) {
   gmlake_offload_session_stats stats;
+  gmlake_offload_session_plan *plan = NULL;
   gmlake_offload_step step;
   uint64_t number;
   uint32_t id = 7;
@@ -607,6 +609,14 @@ static void wrong_arguments_of(gmlake_offload_session *session) {
   assert_error(gmlake_offload_session_get_stats(session, NULL), INVALID_ARGUMENT);
   stats.struct_bytes = 3;
   assert_error(gmlake_offload_session_get_stats(session, &stats), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_take_plan(session, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_take_plan(NULL, &plan), INVALID_ARGUMENT);
+  session->is_busy = 1; /* another call is under way */
+  assert_error(gmlake_offload_session_take_plan(session, &plan), INVALID_ARGUMENT);
+  session->is_busy = 0;
+  assert_error(gmlake_offload_session_take_plan(session, &plan), NOT_SEALED);
+  assert_null(plan);
+  gmlake_offload_session_plan_destroy(NULL);
   assert_error(gmlake_offload_session_region(session, NULL, &is_kept), INVALID_ARGUMENT);
   assert_error(gmlake_offload_session_region(session, &number, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_offload_session_region(NULL, &number, &is_kept), INVALID_ARGUMENT);
