@@ -19,15 +19,16 @@ enum { /* what a call is */
        CALL_REGION,
        CALL_AGAIN,
        CALL_REGION_END,
+       CALL_OTHERS,
        CALL_TIME,
        CALLS
 };
 static const struct {
   const char *name;
   size_t count; /* of its numbers, after the time; a begin's lists come behind them */
-} call_rows[CALLS] = {{"limit", 1},  {"alloc", 3}, {"free", 2},       {"begin", 3}, {"end", 0},
-                      {"mark", 0},   {"pin", 2},   {"unpin", 2},      {"hold", 1},  {"room", 1},
-                      {"region", 0}, {"again", 1}, {"region_end", 1}, {"time", 1}};
+} call_rows[CALLS] = {{"limit", 1},  {"alloc", 3}, {"free", 2},       {"begin", 3},  {"end", 0},
+                      {"mark", 0},   {"pin", 2},   {"unpin", 2},      {"hold", 1},   {"room", 1},
+                      {"region", 0}, {"again", 1}, {"region_end", 1}, {"others", 1}, {"time", 1}};
 
 #define CALL_STREAMS 64u
 #define CALL_LINE ((size_t)1 << 20)
@@ -211,6 +212,96 @@ static int calls_time_steps(calls *c) {
   free(bytes);
   free(rows);
   return rows != NULL;
+}
+
+/* ---- Which iteration can be played again ---- */
+
+typedef struct lived { /* a tensor at some moment */
+  uint64_t bytes, pins;
+  int lives;
+} lived;
+
+/* What lives before that call is made. NULL: out of memory. */
+static lived *calls_lives(const calls *c, size_t end) {
+  lived *all = (lived *)calloc(c->tensors + 1, sizeof *all);
+  size_t i;
+  for (i = 0; all && i < end; i++) {
+    const uint64_t *n = c->numbers + c->calls[i].numbers;
+    switch (c->calls[i].what) {
+    case CALL_ALLOC:
+      all[n[0]].bytes = n[1];
+      all[n[0]].pins = 0;
+      all[n[0]].lives = 1;
+      break;
+    case CALL_FREE:
+      all[n[0]].lives = 0;
+      break;
+    case CALL_PIN:
+      all[n[0]].pins++;
+      break;
+    case CALL_UNPIN:
+      all[n[0]].pins--;
+      break;
+    default:
+      break;
+    }
+  }
+  return all;
+}
+
+/* The last iteration, from one mark to the next one. */
+typedef struct again {
+  size_t from, to;   /* the calls that are these marks */
+  size_t regions;    /* before it */
+  uint32_t *partner; /* by tensor: which one behind it stands for it when it is played again */
+} again;
+
+/* Each tensor that lives at the begin finds one like it that lives at the end: of its own number,
+   or the first. 0: one finds none. */
+static int again_pair(const calls *c, again *a, const lived *begin, lived *end) {
+  size_t i, k;
+  for (i = 0; i < c->tensors; i++) {
+    a->partner[i] = UINT32_MAX;
+    if (!begin[i].lives || !end[i].lives || begin[i].bytes != end[i].bytes ||
+        begin[i].pins != end[i].pins)
+      continue;
+    a->partner[i] = (uint32_t)i;
+    end[i].lives = 0;
+  }
+  for (i = 0; i < c->tensors; i++) {
+    if (!begin[i].lives || a->partner[i] != UINT32_MAX) continue;
+    for (k = 0; k < c->tensors; k++)
+      if (end[k].lives && end[k].bytes == begin[i].bytes && end[k].pins == begin[i].pins) break;
+    if (k == c->tensors) return 0;
+    a->partner[i] = (uint32_t)k;
+    end[k].lives = 0;
+  }
+  return 1;
+}
+
+/* NULL, or why no iteration can be played again. The partners are to be freed. */
+static const char *calls_again(const calls *c, again *a) {
+  lived *begin, *end;
+  size_t i, marks = 0;
+  int is_like;
+  memset(a, 0, sizeof *a);
+  for (i = 0; i < c->count; i++) {
+    if (c->calls[i].what != CALL_MARK) continue;
+    a->from = a->to;
+    a->to = i;
+    marks++;
+  }
+  if (marks < 2) return "it has no whole iteration, which is one from a mark to the next";
+  for (i = 0; i < a->from; i++) a->regions += c->calls[i].what == CALL_REGION;
+  begin = calls_lives(c, a->from);
+  end = calls_lives(c, a->to);
+  a->partner = (uint32_t *)calloc(c->tensors + 1, sizeof *a->partner);
+  is_like = begin && end && a->partner && again_pair(c, a, begin, end);
+  free(begin);
+  free(end);
+  return is_like ? NULL
+                 : "its last iteration does not end with the tensors with which it begins: record "
+                   "more iterations, until two are alike";
 }
 
 #endif

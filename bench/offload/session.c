@@ -52,8 +52,8 @@ static const char columns[] =
 typedef struct settings {
   int json, mock, gpu, busy;
   uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries, vary,
-      limit_mib;
-  double part;
+      limit_mib, repeat;
+  double part, link;
 } settings;
 
 /* Where a program runs: a session on a lake on a device. */
@@ -193,6 +193,10 @@ static int open_mock(world *w) {
   desc.divisor = (size_t)1 << 40; /* of pinned memory: next to no bytes */
   desc.bookkeeping_only = 1;
   desc.copy_ns = 10000;
+  if (w->opts->link > 0) {
+    desc.out_bytes_per_s = desc.in_bytes_per_s = w->opts->link * 1e9;
+    desc.both_bytes_per_s = w->opts->link * 1e9 * 101 / 55; /* as an H200's */
+  }
   lake_desc.capacity_bytes = (size_t)141 << 30;
   lake_desc.bookkeeping_only = 1;
   lake_desc.costs = w->opts->busy ? GMLAKE_MOCK_COSTS_BUSY : GMLAKE_MOCK_COSTS_REPLAYED;
@@ -688,7 +692,8 @@ static void play_row(player *p, uint64_t us) {
              ? "{\"iteration\":%llu,\"steps\":%llu,\"ms\":%.3f,\"recorded_ms\":%.3f,"
                "\"steps_ms\":%.3f,\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%llu,"
                "\"demand_out\":%llu,\"drifts\":%llu,\"plans\":%llu,\"maps\":%llu,"
-               "\"driver_ms\":%.3f,\"device_gb\":%.3f,\"mode\":%d}\n"
+               "\"driver_ms\":%.3f,\"device_gb\":%.3f,\"mode\":%d,\"peak_gb\":%.3f,"
+               "\"pinned_gb\":%.3f,\"bound_ms\":%.3f,\"least_ms\":%.3f}\n"
              : "%5llu %7llu %9.1f %9.1f %9.1f %8.3f %8.3f %6llu %6llu %5llu %5llu %7llu %8.2f "
                "%8.3f %d\n",
          (unsigned long long)w->iteration, (unsigned long long)p->steps, ms - p->ms,
@@ -700,7 +705,8 @@ static void play_row(player *p, uint64_t us) {
          (unsigned long long)(s.drift_count - p->stats.drift_count),
          (unsigned long long)(s.plan_count - p->stats.plan_count),
          (unsigned long long)(w->maps - p->maps), (double)(lake.driver_ns - p->driver_ns) / 1e6,
-         (double)s.device_bytes / 1e9, (int)s.mode);
+         (double)s.device_bytes / 1e9, (int)s.mode, (double)s.device_bytes_peak / 1e9,
+         (double)s.host_bytes_peak / 1e9, (double)s.link_bound_ns / 1e6, (double)s.least_ns / 1e6);
   (void)fflush(stdout);
   w->iteration++;
   p->stats = s;
@@ -724,7 +730,10 @@ static void play_call(player *p, size_t i) {
   gmlake_offload_session *s = p->w->session;
   void *ptr;
   size_t given;
+  const int is_region =
+      one->what == CALL_REGION || one->what == CALL_AGAIN || one->what == CALL_REGION_END;
   if (one->what != CALL_ALLOC && one->what != CALL_PIN && one->what != CALL_UNPIN) play_step(p);
+  if (is_region && p->w->opts->repeat != 0) return; /* what it decides these calls do not follow */
   switch (one->what) {
   case CALL_LIMIT:
     if (p->w->opts->limit_mib == 0) call(p->w, gmlake_offload_session_set_limit(s, (size_t)n[0]));
@@ -768,13 +777,29 @@ static void play_call(player *p, size_t i) {
     call(p->w, gmlake_offload_session_region_end(s, (size_t)n[0]));
     return;
   default:
-    return; /* a time: it was read before */
+    return; /* a time, which was read before, or what others need */
   }
 }
 
-static int play(world *w, const calls *c) {
-  player p;
+/* Plays the iteration once more, with the tensors that there are now. 0: out of memory. */
+static int play_once_more(player *p, const again *a) {
+  uint32_t *ids = (uint32_t *)calloc(p->c->tensors + 1, sizeof *ids);
   size_t i;
+  if (!ids) return 0;
+  memcpy(ids, p->ids, p->c->tensors * sizeof *ids);
+  for (i = 0; i < p->c->tensors; i++)
+    if (a->partner[i] != UINT32_MAX) p->ids[i] = ids[a->partner[i]];
+  free(ids);
+  p->region_count = a->regions;
+  p->us = p->c->calls[a->from].us;
+  for (i = a->from + 1; i <= a->to && !p->w->failed; i++) play_call(p, i);
+  return 1;
+}
+
+/* All calls, and then the last iteration so many times more. */
+static int play(world *w, const calls *c, uint64_t repeat, const again *a) {
+  player p;
+  size_t i, end = repeat ? a->to + 1 : c->count;
   memset(&p, 0, sizeof p);
   p.w = w;
   p.c = c;
@@ -783,9 +808,10 @@ static int play(world *w, const calls *c) {
   p.regions = (uint64_t *)calloc(c->count + 1, sizeof *p.regions);
   if (p.ids == NULL || p.named == NULL || p.regions == NULL) w->failed = 1;
   p.stats = stats_of(w);
-  for (i = 0; i < c->count && !w->failed; i++) play_call(&p, i);
+  for (i = 0; i < end && !w->failed; i++) play_call(&p, i);
+  for (; repeat && !w->failed; repeat--) w->failed |= !play_once_more(&p, a);
   if (w->failed) complain(w);
-  if (!w->failed && c->count) play_row(&p, c->calls[c->count - 1].us);
+  if (!w->failed && end == c->count && c->count) play_row(&p, c->calls[c->count - 1].us);
   free(p.ids);
   free(p.named);
   free(p.regions);
@@ -797,10 +823,14 @@ static int is_recorded(const char *path) { return strstr(path, ".gmcalls") != NU
 static int run_calls(const settings *opts, const char *path) {
   char error[300] = "out of memory";
   calls c;
+  again a = {0, 0, 0, NULL};
   world w;
   settings on_mock = *opts;
   size_t limit = opts->limit_mib * MIB;
   int ok = calls_read(&c, path, error, sizeof error) && calls_time_steps(&c);
+  const char *why = ok && opts->repeat ? calls_again(&c, &a) : NULL;
+  if (why) snprintf(error, sizeof error, "%.100s: %s", path, why);
+  ok = ok && !why;
   if (!ok) fprintf(stderr, "%s\n", error);
   on_mock.mock = 1;
   if (ok) {
@@ -809,9 +839,10 @@ static int run_calls(const settings *opts, const char *path) {
           "%s, on the mock\n    #   steps        ms  recorded     steps   out GB    in GB "
           "demand in, out drift plans   maps calls ms session GB mode\n",
           path);
-    ok = open_world(&w, &on_mock, NULL, 0, limit) && play(&w, &c);
+    ok = open_world(&w, &on_mock, NULL, 0, limit) && play(&w, &c, opts->repeat, &a);
     close_world(&w);
   }
+  free(a.partner);
   calls_close(&c);
   return ok;
 }
@@ -839,10 +870,18 @@ static int run_graph(const settings *opts, const char *path) {
   return ok;
 }
 
+static void print_heading(const settings *opts) {
+  printf(
+      "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms least ms "
+      " out "
+      "GB   in GB  demand in, out drift plans   maps   calls calls ms waits same pinned GB\n",
+      opts->mock ? "the mock" : "the GPU");
+}
+
 int main(int argc, char **argv) {
   static const char *const names[] = {"bench/graphs/resnet50-b64.gmgraph.gz",
                                       "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
-  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, 0, .6};
+  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, 0, 0, .6, 0};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"mock", OPTION_FLAG, &opts.mock, 0, 0, NULL, "on a mock's clock, also where there is a GPU"},
@@ -867,6 +906,10 @@ int main(int argc, char **argv) {
        "by the same"},
       {"limit-mib", OPTION_COUNT, &opts.limit_mib, 0, 1 << 24, "N",
        "play recorded calls with this limit; default: the limits that the session had"},
+      {"repeat", OPTION_COUNT, &opts.repeat, 0, 1000, "N",
+       "play the last whole iteration of recorded calls N times more; regions are not told"},
+      {"link-gb", OPTION_NUMBER, &opts.link, 0, 1e6, "GB",
+       "the mock's link moves GB/s in each direction; default: an H200's, 55"},
       {"part", OPTION_NUMBER, &opts.part, .01, 1, "PART",
        "run in PART of the memory that the lake holds without a limit; default .6"}};
   const option_reader reader = {
@@ -885,13 +928,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "the device has no context\n");
     return 1;
   }
-  if (!opts.json && !(first < argc && is_recorded(argv[first]))) {
-    printf(
-        "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms least ms "
-        " out "
-        "GB   in GB  demand in, out drift plans   maps   calls calls ms waits same pinned GB\n",
-        opts.mock ? "the mock" : "the GPU");
-  }
+  if (!opts.json && !(first < argc && is_recorded(argv[first]))) print_heading(&opts);
   for (i = first; i < argc; i++)
     ok &= is_recorded(argv[i]) ? run_calls(&opts, argv[i]) : run_graph(&opts, argv[i]);
   for (i = 0; first == argc && i < 2; i++) ok &= run_graph(&opts, names[i]);

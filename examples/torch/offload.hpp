@@ -69,7 +69,7 @@ class Offload final : public Guest {
     if (!is_open_) return GMLAKE_OFFLOAD_OK;
     Result first = end_step();
     (void)region_end();
-    session_.record_times();
+    session_.record_end(others_bytes());
     is_open_ = false;
     limit_(0);
     (void)set_limit(0);
@@ -232,6 +232,7 @@ class Offload final : public Guest {
     if (tensors_.size() <= id) tensors_.resize(id + 1);
     tensors_[id] = Tensor();
     tensors_[id].is_live = true;
+    tensors_[id].bytes = bytes;
     tensors_[id].serial = ++serial_;
     tensors_[id].stream = stream;
     if (session_.pin(id, stream) == GMLAKE_OFFLOAD_OK) tensors_[id].is_unnamed = true;
@@ -284,6 +285,35 @@ class Offload final : public Guest {
     if (session_.get()) (void)gmlake_offload_session_get_stats(session_.get(), &stats);
     return stats;
   }
+  /* The most that others than the session have needed of late; of the limit it is left to them. */
+  size_t others_bytes() {
+    const Lock lock(mutex_);
+    return std::max(others_bytes_, most_);
+  }
+  size_t chunk_bytes() const { return memory_.chunk_bytes; }
+  /* The plan of an iteration, which the caller destroys. */
+  Result plan(gmlake_offload_session_plan **out_plan) {
+    const Lock lock(mutex_);
+    *out_plan = nullptr;
+    return session_.get() ? note(session_.take_plan(out_plan)) : refuse("there was no session yet");
+  }
+  /* Writes the calls of the open session into a file that does not exist, until path is NULL. */
+  Result record(const char *path) {
+    const Lock lock(mutex_);
+    if (!is_open_ || is_held_) return refuse("no session is open that could be recorded");
+    const Result result = end_step();
+    if (result != GMLAKE_OFFLOAD_OK) return result;
+    if (!path && !session_.end_recording(others_bytes())) return refuse("it could not be written");
+    if (!path) return result;
+    if (!session_.begin_recording(path, limit_now_))
+      return refuse("the file cannot be written, or the session is recorded into another one");
+    for (uint32_t id = 0; id < tensors_.size(); id++) {
+      const Tensor &tensor = tensors_[id];
+      const size_t pins = tensor.streams.size() + tensor.is_kept + tensor.is_unnamed;
+      if (tensor.is_live) session_.is_there(id, tensor.bytes, tensor.stream, pins);
+    }
+    return result;
+  }
   std::string error() override {
     const Lock lock(mutex_);
     return error_;
@@ -294,7 +324,8 @@ class Offload final : public Guest {
   static constexpr size_t kSpanMin = 8, kSpanMax = 64; /* iterations */
   static constexpr size_t kGain = 16; /* what part of the limit is worth another plan */
   struct Tensor {
-    uint64_t serial = 0;    /* no other tensor ever has it */
+    uint64_t serial = 0; /* no other tensor ever has it */
+    size_t bytes = 0;
     void *stream = nullptr; /* that it was born on */
     bool is_live = false;
     bool is_unnamed = false;     /* pinned until an operator names it */

@@ -51,6 +51,24 @@ const char *on_open(Function function) noexcept {
   return answer([&] { return text_of(*own, function(*own, session_stream(sessions().device))); });
 }
 
+int64_t number(uint64_t value) { return static_cast<int64_t>(value); }
+int64_t region_of(uint32_t region) { return region == GMLAKE_OFFLOAD_NONE ? -1 : region; }
+
+/* Appends a list of lists of numbers to an object. */
+template <class Row, class Numbers>
+void list(std::string &text, const char *name, const Row *rows, size_t count, Numbers numbers) {
+  text += std::string(", \"") + name + "\": [";
+  for (size_t i = 0; i < count; i++) {
+    const char *before = i ? ", [" : "[";
+    for (const int64_t value : numbers(rows[i])) {
+      text += before + std::to_string(value);
+      before = ", ";
+    }
+    text += ']';
+  }
+  text += ']';
+}
+
 } // namespace
 
 /* Opens a session on the device. chunk_bytes is that of the first time. */
@@ -158,6 +176,48 @@ API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) n
   PUT(plan_work), PUT(plan_work_max);
   PUT(out_bytes_per_s), PUT(in_bytes_per_s);
 #undef PUT
-  put(&json, "}");
+  put(&json, ", \"others_bytes\": %zu, \"chunk_bytes\": %zu}", found->second->others_bytes(),
+      found->second->chunk_bytes());
   return static_cast<int>(json.length);
+}
+
+/* What the device's session plans, as JSON: lists of the numbers of steps, tensors and moves, in
+   the order of the fields of gmlake_offload_session_plan, without keys and the tensors' numbers. It
+   is valid until the thread's next call. */
+API const char *gmlake_torch_offload_plan_json(int device, const char **out_json) noexcept {
+  *out_json = nullptr;
+  return answer([&]() -> const char * {
+    Sessions &all = sessions();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.by_device.find(device);
+    if (found == all.by_device.end() || !found->second) return "the device had no session yet";
+    gmlake_offload_session_plan *plan = nullptr;
+    const gmlake_offload_result result = found->second->plan(&plan);
+    if (result != GMLAKE_OFFLOAD_OK) return kept_text(found->second->error());
+    const std::unique_ptr<gmlake_offload_session_plan,
+                          decltype(&gmlake_offload_session_plan_destroy)>
+        owner(plan, gmlake_offload_session_plan_destroy);
+    std::string text = "{\"time_ns\": " + std::to_string(plan->time_ns);
+    list(text, "steps", plan->steps, plan->step_count, [](const gmlake_offload_planned_step &s) {
+      return std::vector<int64_t>{number(s.begin_ns),        number(s.time_ns),
+                                  number(s.unplanned_bytes), number(s.planned_bytes),
+                                  region_of(s.region),       s.is_again};
+    });
+    list(text, "tensors", plan->tensors, plan->tensor_count,
+         [](const gmlake_offload_planned_tensor &t) {
+           return std::vector<int64_t>{t.first_step, t.step_count, number(t.bytes),
+                                       number(t.copy_bytes)};
+         });
+    list(text, "moves", plan->moves, plan->move_count, [](const gmlake_offload_planned_move &m) {
+      return std::vector<int64_t>{m.tensor,           m.step,          m.is_in, m.is_copy,
+                                  number(m.begin_ns), number(m.end_ns)};
+    });
+    *out_json = kept_text(text + "}");
+    return nullptr;
+  });
+}
+
+/* The calls of the open session go into that file, which may not exist; NULL: no longer. */
+API const char *gmlake_torch_offload_record(const char *path) noexcept {
+  return on_open([&](gmlake_torch::Offload &own, void *) { return own.record(path); });
 }

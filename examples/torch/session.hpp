@@ -1,6 +1,7 @@
 /* A session of gmlake_offload.h whose calls are written down, if the environment variable
-   GMLAKE_TORCH_RECORD_SESSION names a file: a line a call. `build/offload_session FILE`, of a name
-   with .gmcalls in it, plays that on a machine without a GPU. Include it after gmlake_offload.h.
+   GMLAKE_TORCH_RECORD_SESSION names a file, or between begin_recording and end_recording: a line a
+   call. `build/offload_session FILE`, of a name with .gmcalls in it, plays that on a machine
+   without a GPU. Include it after gmlake_offload.h.
 
    Behind `gmcalls 1` a line has a call, the microseconds since the session's begin, and:
      limit BYTES                 of the session, from now on
@@ -13,8 +14,9 @@
      hold 0 or 1
      room BYTES                  others need so many
      region, again REGION, region_end UNSEEN_BYTES
+     others BYTES                the most that others than the session needed; at the end
      time NS                     of each step of the iteration that was learnt last, in its order;
-                                 when the session is closed
+                                 when the session is closed, or the recording ends
    A call that fails is not written. */
 #if !defined(GMLAKE_TORCH_SESSION_HPP)
 #define GMLAKE_TORCH_SESSION_HPP
@@ -97,18 +99,41 @@ class Session final {
     return note(result, "region_end", "%zu", unseen_bytes);
   }
 
-  /* Writes how long the steps of the iteration took that was learnt last. */
-  void record_times() {
-    gmlake_offload_graph *graph = nullptr;
-    gmlake_offload_graph_info info{};
-    gmlake_offload_op_desc op{};
-    if (!file_ || gmlake_offload_session_take_graph(session_, &graph) != GMLAKE_OFFLOAD_OK) return;
-    (void)gmlake_offload_graph_get_info(graph, &info);
-    for (size_t i = 0; i < info.op_count; i++) {
-      (void)gmlake_offload_get_op(graph, info.op_order[i], &op);
-      (void)note(GMLAKE_OFFLOAD_OK, "time", "%" PRIu64, op.time_ns);
-    }
-    gmlake_offload_graph_destroy(graph);
+  Result take_plan(gmlake_offload_session_plan **out_plan) const {
+    return gmlake_offload_session_take_plan(session_, out_plan);
+  }
+
+  /* Writes what others need, and how long the steps of the iteration took that was learnt last. */
+  void record_end(size_t others_bytes) {
+    gmlake_offload_session_plan *plan = nullptr;
+    (void)note(GMLAKE_OFFLOAD_OK, "others", "%zu", others_bytes);
+    if (!file_ || take_plan(&plan) != GMLAKE_OFFLOAD_OK) return;
+    for (size_t i = 0; i < plan->step_count; i++)
+      (void)note(GMLAKE_OFFLOAD_OK, "time", "%" PRIu64, plan->steps[i].time_ns);
+    gmlake_offload_session_plan_destroy(plan);
+  }
+  /* Into that file, which may not exist. What lives already is written by is_there. Whether it is
+     done: not while the session is recorded into another file. */
+  bool begin_recording(const char *path, size_t limit_bytes) {
+    if (file_ || !(file_ = std::fopen(path, "wx"))) return false;
+    streams_.clear();
+    (void)std::fputs("gmcalls 1\n", file_);
+    (void)note(GMLAKE_OFFLOAD_OK, "limit", "%zu", limit_bytes);
+    return true;
+  }
+  void is_there(uint32_t tensor, size_t bytes, void *stream, size_t pin_count) {
+    (void)note(GMLAKE_OFFLOAD_OK, "alloc", "%" PRIu32 " %zu %d", tensor, bytes, number(stream));
+    for (; pin_count; pin_count--)
+      (void)note(GMLAKE_OFFLOAD_OK, "pin", "%" PRIu32 " %d", tensor, number(stream));
+  }
+  /* Whether all was written. */
+  bool end_recording(size_t others_bytes) {
+    if (!file_) return false;
+    record_end(others_bytes);
+    const bool is_written = !std::ferror(file_);
+    const bool is_closed = !std::fclose(file_);
+    file_ = nullptr;
+    return is_written && is_closed;
   }
 
  private:

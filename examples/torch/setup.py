@@ -24,9 +24,11 @@ SOURCES = ["gmlake_offload.h"] + [
                  "torch/calls.h", "torch/lake.hpp", "torch/offload.hpp", "torch/offload_calls.hpp",
                  "torch/session.hpp", "torch/sharing.hpp")
 ]
-# What gmlake_torch.predict compiles, and the headers of bench.
+# What gmlake_torch.predict and gmlake_torch.plan compile, and the headers of bench.
 REPLAY = ("gmlake.h", "gmlake_bfc.h", "bench/replay.c", "bench/viewer.html", "examples/profile.h")
-REPLAYED = [*REPLAY, *(os.path.relpath(path, ROOT) for path in glob.glob(f"{ROOT}/bench/*.h"))]
+SESSION = ("gmlake_offload.h", "bench/offload/session.c", "tests/cuda_stub/cuda.h")
+HEADERS = glob.glob(f"{ROOT}/bench/*.h") + glob.glob(f"{ROOT}/bench/offload/*.h")
+PLAYED = [*REPLAY, *SESSION, *(os.path.relpath(path, ROOT) for path in HEADERS)]
 RELEASE = (2, 11)  # of torch: what it is written for
 
 NEEDS_TORCH = "sdist" not in sys.argv
@@ -78,12 +80,12 @@ def cuda_includes():
 
 class BuildPy(build_py):
     """Python reads a .pth file in site-packages when it starts: for GMLAKE_TORCH=1. The sources are
-    for gmlake_torch.predict."""
+    for gmlake_torch.predict and gmlake_torch.plan."""
 
     def run(self):
         super().run()
         self.copy_file("gmlake_torch.pth", os.path.join(self.build_lib, "gmlake_torch.pth"))
-        for name in REPLAYED:
+        for name in PLAYED:
             path = os.path.join(self.build_lib, "gmlake_torch", "source", name)
             self.mkpath(os.path.dirname(path))
             self.copy_file(os.path.join(ROOT, name), path)
@@ -107,7 +109,7 @@ def extension():
     )
 
 
-sdist = wheels.sdist_with(SOURCES + REPLAYED, ["gmlake_torch.pth"])
+sdist = wheels.sdist_with(SOURCES + PLAYED, ["gmlake_torch.pth"])
 commands = {"sdist": sdist, "build_py": BuildPy}
 if NEEDS_TORCH:
     commands["build_ext"] = BuildExtension.with_options(use_ninja=False)

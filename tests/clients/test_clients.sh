@@ -61,6 +61,52 @@ awk 'BEGIN {
 program=$build/offload_session
 gives 'torch: the calls of a session: a step of many tensors' '"iteration":0,"steps":1,' --json \
   "$dir/many.gmcalls"
+# The last iteration goes on behind the recorded ones, with tensors like those that it began with.
+gives 'torch: the calls of a session: 17 iterations of 12' '"iteration":16,"steps":24,"ms":24.0' \
+  --json --chunk-mib 2 --repeat 5 --limit-mib 200 "$dir/even.gmcalls"
+ok 'torch: the calls of a session: no more than that' [ "$(grep -c iteration "$dir/out")" = 17 ]
+gives 'torch: the calls of a session: a slow link' '"bound_ms":205.' --json --chunk-mib 2 \
+  --repeat 5 --link-gb 1 "$dir/even.gmcalls"
+# calls_of LINE...: numbers stand for times.
+calls_of() {
+  printf 'gmcalls 1\n' >"$dir/again.gmcalls"
+  printf '%s\n' "$@" >>"$dir/again.gmcalls"
+}
+calls_of 'alloc 0 0 4096 0' 'mark 1' 'begin 2 7 0 1 0' 'end 3' 'alloc 4 1 4096 0' 'free 5 0 0' 'mark 6'
+gives 'torch: the calls of a session: another tensor each time' '"iteration":4,"steps":1,' --json \
+  --repeat 3 "$dir/again.gmcalls"
+calls_of 'alloc 0 0 4096 0' 'mark 1' 'alloc 2 1 8192 0' 'free 3 0 0' 'mark 4'
+fails 'torch: the calls of a session: nothing to play again' 1 \
+  'its last iteration does not end with the tensors with which it begins' --repeat 1 \
+  "$dir/again.gmcalls"
+# Four iterations in which eight regions are executed twice: a session that is told so would decide
+# that they need not be, which these calls do not follow.
+awk 'BEGIN {
+  m = 1048576
+  print "gmcalls 1"
+  for (i = 0; i < 9; i++) print "alloc 0", i, 4 * m, "0\nbegin 0 1 0 0", i "\nend 0"
+  for (turn = 0; turn < 4; turn++) {
+    print "mark 0"
+    for (i = 0; i < 8; i++) {
+      print "region 0\nbegin 0 2 0 2", i, 8 + i "\nalloc 0 17", 4 * m, "0\nend 0\nbegin 0 3 0 1 17"
+      print "alloc 0 18", 8 * m, "0\nend 0\nbegin 0 4 0 1 18\nalloc 0", 9 + i, 4 * m, "0\nend 0"
+      print "region_end 0 0\nfree 0 17 0\nfree 0 18 0"
+    }
+    for (i = 7; i >= 0; i--) {
+      print "again 0", 8 * turn + i + 1 "\nbegin 0 2 0 2", i, 8 + i "\nalloc 0 17", 4 * m, "0"
+      print "end 0\nbegin 0 3 0 1 17\nalloc 0 18", 8 * m, "0\nend 0\nregion_end 0 0"
+      print "begin 0 5 0 3 17 18", 8 + i, i "\nend 0\nfree 0 17 0\nfree 0 18 0\nfree 0", 9 + i, 0
+    }
+  }
+  print "mark 0"
+  for (i = 0; i < 48; i++) print "time 0 1000000"
+}' >"$dir/regions.gmcalls"
+gives 'torch: the calls of a session: regions' '"steps":48' --json --chunk-mib 2 --limit-mib 100 \
+  --repeat 24 "$dir/regions.gmcalls"
+ok 'torch: the calls of a session: regions stay as they are' \
+  [ "$(grep -c '"steps":48.*"drifts":0' "$dir/out")" = 28 ]
+fails 'torch: the calls of a session: no whole iteration' 1 'it has no whole iteration' --repeat 1 \
+  "$dir/many.gmcalls"
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
@@ -94,6 +140,8 @@ compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
       mkdir -p "$dir/tree/tests" "$dir/tree/bench" "$dir/toolkit/include/crt"
       cp -r ./*.h LICENSE packaging examples "$dir/tree"
       cp bench/*.h bench/replay.c bench/viewer.html "$dir/tree/bench"
+      mkdir "$dir/tree/bench/offload"
+      cp bench/offload/*.h bench/offload/session.c "$dir/tree/bench/offload"
       cp -r tests/cuda_stub "$dir/tree/tests"
       cp tests/cuda_stub/cuda.h tests/clients/torch_stub/cuda_runtime_api.h "$dir/toolkit/include"
       touch "$dir/toolkit/include/crt/host_defines.h"
@@ -127,6 +175,18 @@ try: gmlake_torch.stats(0)
 except ImportError as error: assert "built for torch 2.12.0 stub" in str(error), error'
       ok "python: $python: what predict compiles" "${CC:-cc}" -fsyntax-only -std=gnu99 \
         -I "$site/gmlake_torch/source" "$site/gmlake_torch/source/bench/replay.c"
+      # Of the sources in the package; it needs no torch.
+      planned() {
+        env "CC=$dir/cc" "BUILD=$dir/none" "XDG_CACHE_HOME=$dir/cache" "$dir/venv/bin/python" -B \
+          -m gmlake_torch.planning "$dir/even.gmcalls" --chunk-mib 2 --limit-gib .0625 .001 \
+          >"$dir/out" 2>"$dir/err"
+      }
+      ok "python: $python: what plan compiles" planned
+      ok "python: $python: what plan compiles: says so" says \
+        'gmlake_torch.plan: building offload_session, once ...'
+      ok "python: $python: what plan says" eval 'prints "A step takes 0.024 s natively" &&
+        grep -q "^     64.00 *0.02[0-9]* *1\.[01]" "$dir/out" &&
+        prints "      1.02 does not run: others than the session"'
       ok "python: $python: its page" [ -s "$site/gmlake_torch/source/bench/viewer.html" ]
       for value in 0 1; do
         ok "python: $python: the .pth file: $value" in_venv "GMLAKE_TORCH=$value" \

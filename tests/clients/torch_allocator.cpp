@@ -14,6 +14,8 @@ extern "C" { /* its members have the names of functions, which C++ otherwise ref
 
 #include <csignal>
 #include <dirent.h>
+#include <fstream>
+#include <iterator>
 #include <sys/wait.h>
 #include <thread>
 
@@ -1140,6 +1142,47 @@ static const Case case_train("train", [] { train(64, 2, false); });
 static const Case case_train_wide("train_wide", [] { train(96, 4, false); });
 static const Case case_train_tight("train_tight", [] { train(48, 2, false); });
 static const Case case_train_checked("train_checked", [] { train(64, 2, true); });
+
+static std::string text_of(const std::string &path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+static size_t count_of(const std::string &text, const std::string &word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) count++;
+  return count;
+}
+
+/* What is planned is told, and recorded with what lived before. */
+static const Case case_session_plan("session_plan", [] {
+  char folder[] = "/tmp/gmlake_plan_XXXXXX";
+  const char *json = "";
+  check(mkdtemp(folder));
+  const std::string path = std::string(folder) + "/run.gmcalls", other = path + ".other";
+  check(has(gmlake_torch_offload_plan_json(0, &json), "had no session yet") && !json);
+  Training t(64 * MIB);
+  check(has(gmlake_torch_offload_plan_json(0, &json), "NOT_SEALED: no iteration is planned yet"));
+  check(has(gmlake_torch_offload_record(nullptr), "could not be written"));
+  check(has(gmlake_torch_offload_record("/no/such/folder"), "the file cannot be written"));
+  check(!gmlake_torch_offload_keep(at(t.weights[0])) && !gmlake_torch_offload_record(path.c_str()));
+  check(has(gmlake_torch_offload_record(other.c_str()), "is recorded into another one"));
+  for (uint32_t i = 0; i < ITERATIONS; i++) t.iterate(i);
+  check(!gmlake_torch_offload_plan_json(0, &json));
+  const std::string text = json;
+  check(text.find("{\"time_ns\": ") == 0 && text.find("\"steps\": [[0, ") != text.npos);
+  check(count_of(text, "], [") == 2 * LAYERS - 1 + 2 * LAYERS - 1 + /* steps, tensors, moves */
+                                      count_of(text.substr(text.find("moves")), "], ["));
+  check(!gmlake_torch_offload_record(nullptr));
+  const std::string calls = text_of(path);
+  check(count_of(calls, "\nalloc ") == LAYERS * (ITERATIONS + 1));
+  check(calls.find("gmcalls 1\nlimit ") == 0 && count_of(calls, "\nmark ") == ITERATIONS);
+  /* Until an operator names it; and of those before, the first weight and the last one. */
+  check(count_of(calls, "\npin ") == LAYERS * ITERATIONS + 2);
+  check(count_of(calls, "\ntime ") == 2 * LAYERS && count_of(calls, "\nothers ") == 1);
+  (void)std::remove(path.c_str());
+  check(!rmdir(folder) && !gmlake_torch_offload_close());
+  for (void *weight : t.weights) give(weight);
+});
 
 /* Others need more and less, at random and for some time; then always the same. */
 static const Case case_train_varying("train_varying", [] {

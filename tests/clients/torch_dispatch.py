@@ -15,8 +15,10 @@ import io
 import os
 import sys
 import threading
+import time
 import warnings
 import weakref
+import xml.etree.ElementTree
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -125,6 +127,12 @@ class Judge:
 
     def region_end(self):
         pass
+
+    def stats_json(self, device, buffer, size):
+        text = b'{"step_count": 0, "plan_added_ns": 0, "step_ns": 0}'
+        if buffer is not None:
+            buffer.value = text
+        return len(text)
 
 
 class Layer(torch.nn.Module):
@@ -500,6 +508,161 @@ def check_thread(session, *paths):
     assert len(found) == 1 and "another thread than the session's" in found[0], found
 
 
+class Blocks(torch.nn.Module):
+    """Layers of 2 MiB that make 2 MiB each, of next to no arithmetic; each is checkpointed."""
+
+    def __init__(self):
+        super().__init__()
+        weights = [torch.nn.Parameter(torch.ones(2, COUNT)) for _ in range(8)]
+        self.weights = torch.nn.ParameterList(weights)
+
+    def forward(self, x):
+        for weight in self.weights:
+            x = checkpoint(lambda x, w: torch.tanh(x * w) + x, x, weight, use_reentrant=False)
+        return x
+
+
+def make_blocks():
+    model = Blocks()
+    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
+
+
+def check_explain(session, *paths):
+    """The page's figures are those of the plan, in the phases that the program has."""
+    own = session.Session(session.Calls(*paths), torch.device("cpu"), 24 << 20, marks_steps=False,
+                          keeps_regions=True)
+    picture = os.path.join(os.path.dirname(paths[0]), "step.svg")
+    with own:
+        model, optimizer = make_blocks()
+        own.mark()
+        page = own.explain()
+        assert "it learns what an iteration does" in page and "phase" not in page, page
+        try:
+            own.explain(picture=picture)
+        except RuntimeError as error:
+            assert "no iteration is planned yet" in str(error), error
+        else:
+            raise AssertionError("a picture of nothing")
+        for _ in range(8):
+            optimizer.zero_grad(set_to_none=True)
+            model(torch.ones(2, COUNT)).square().mean().backward()
+            if IS_OLD:  # it has no hooks
+                own._before_step(optimizer)
+            optimizer.step()
+            if IS_OLD:
+                own._after_step(optimizer)
+            own.mark()
+        page, stats, plan = own.explain(picture=picture), own.stats(), own._plan()[0]
+    rows = [line.split() for line in page.splitlines()]
+    rows = [row for row in rows if row and row[0] in ("forward", "backward", "optimizer")]
+    assert [row[0] for row in rows] == ["forward", "backward", "optimizer"], page
+    columns = list(zip(*[[float(x) for x in row[1:]] for row in rows]))
+    assert sum(columns[0]) == len(plan["steps"]), page
+    assert abs(sum(columns[1]) - plan["time_ns"] / 1e6) < 0.02, page
+    most = [max(step[i] for step in plan["steps"]) / 2**20 for i in (2, 3)]
+    assert [max(columns[4]), max(columns[5])] == [round(bytes, 2) for bytes in most], page
+    assert most[1] < most[0] / 2, page
+    assert abs(sum(columns[8]) - stats["plan_out_bytes"] / 2**20) < 0.02, page
+    assert abs(sum(columns[9]) - stats["plan_in_bytes"] / 2**20) < 0.02, page
+    for stays, there, need in zip(columns[6], columns[5], columns[4]):
+        assert stays <= there <= need, page
+    assert "The limit is 24.00 MiB" in page, page
+    if not IS_OLD:  # else regions are not seen
+        assert columns[3][1] > 0 and "Of 8 checkpointed regions" in " ".join(page.split()), page
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    assert len(root.findall("{http://www.w3.org/2000/svg}polygon")) == 6
+    words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"forward", "backward", "out", "in", "wait", "again"} <= set(words), words
+
+
+def check_figures(explain):
+    """By hand: three steps of 10, 20 and 30 ns and a wait of 5 behind the second. Tensor 0 is away
+    behind step 0 until step 2; its copies take 8 ns each. Tensor 1 leaves without one behind step
+    2, and what fetches it goes on in the next iteration."""
+    plan = {
+        "time_ns": 65,
+        "steps": [[0, 10, 6, 6, -1, 0], [10, 20, 7, 5, 0, 0], [35, 30, 5, 5, 0, 1]],
+        "tensors": [[0, 3, 2, 2], [0, 3, 3, 1], [1, 2, 1, 1], [0, 0, 9, 9]],
+        "moves": [[0, 0, 0, 1, 10, 18], [0, 1, 1, 1, 27, 35], [1, 2, 0, 0, 65, 65],
+                  [1, 2, 1, 1, 60, 68]],
+    }
+    phases = explain.Phases()
+    phases.mark(7)
+    for name, count in (("backward", 8), ("forward", 9), ("optimizer", 9)):
+        phases.note(name, count)
+    phases.mark(10)
+    found = phases.of(3)
+    assert found == [("forward", 0, 1), ("backward", 1, 2), ("optimizer", 2, 3)], found
+    assert [x.name for x in phases.of(2)] == ["steps 0-0", "steps 1-1"]
+    a, b, c = explain.rows_of(plan, found)
+    assert (a.ns, a.wait_ns, a.again_ns, a.need, a.there) == (10, 0, 0, 6, 6)
+    assert (b.ns, b.wait_ns, b.again_ns, b.need, b.there) == (25, 5, 0, 7, 5)
+    assert (c.ns, c.wait_ns, c.again_ns, c.need, c.there) == (30, 0, 30, 5, 5)
+    assert (a.stays, b.stays, c.stays) == (0, 1, 1)
+    assert (a.leaves, a.copied, a.back, b.back) == (2, 2, 0, 2)
+    assert (c.leaves, c.copied, c.back) == (3, 0, 1)
+    assert (a.out_ns, b.out_ns, c.out_ns, a.in_ns, b.in_ns, c.in_ns) == (0, 8, 0, 3, 8, 5)
+    assert [*explain.longest_waits(plan, found)] == [
+        "The longest waits: 0.0 us before step 2 (optimizer)."
+    ]
+    many = explain.rows_of(plan, found * 5)
+    assert [row.name for row in many] == ["forward", "backward", "optimizer"]
+    assert (many[1].ns, many[1].need, many[1].stays, many[1].back) == (125, 7, 1, 10)
+    assert explain.columns([(0, 5), (60, 65), (65, 69)], 65, 13) == [1, *[0] * 11, 1]
+    assert explain.columns([(5, 11), (62.5, 67.5)], 65, 13) == [0.5, 1, 0.2, *[0] * 9, 0.5]
+    assert explain.size(3 << 29) == "1.50 GiB" and explain.took(1.5e6) == "1.500 ms"
+
+
+def check_plan(session, planning, *paths):
+    """Four steps, recorded without a limit, say what one takes in less memory."""
+    made = []
+
+    def new():
+        made.append(session.Session(session.Calls(*paths), torch.device("cpu"), 0))
+        return made[-1]
+
+    def step(model, optimizer):
+        made[-1]._region(777, [], time.sleep, 0.05)  # a step of its own, the first one
+        optimizer.zero_grad(set_to_none=True)  # the graph that is planned begins behind this
+        model(torch.ones(2, COUNT)).square().mean().backward()
+        optimizer.step()
+        if len(made) > 1:
+            raise KeyError("in the step")
+
+    folder = os.path.dirname(paths[0])
+    path = os.path.join(folder, "step.gmcalls")
+    plan = planning.of_step(new(), step, [96 << 20, 40 << 20, 1 << 20], make_blocks, 5e9, path)
+    with open(path) as file:
+        lines = [line.split() for line in file]
+    marks = [i for i, words in enumerate(lines) if words[0] == "mark"]
+    assert len(marks) == 5 and [words[0] for words in lines].count("others") == 1
+    keys = [words[2] for words in lines[marks[3] : marks[4]] if words[0] == "begin"]
+    times = [int(words[2]) for words in lines if words[0] == "time"]
+    assert len(times) == len(keys) and all(times), (len(times), len(keys))
+    assert keys.index("777") == 0 and times[0] >= 5e7 and max(times[1:]) < times[0], times
+    whole, half, none = plan.rows
+    assert plan.native_bytes > 48 << 20 and plan.native_seconds >= sum(times) / 1.1e9, str(plan)
+    assert whole.error is None and whole.in_bytes == 0, str(plan)
+    assert abs(whole.seconds / plan.native_seconds - 1) < 0.02, str(plan)
+    assert half.error is None and half.in_bytes > 0 and half.pinned_bytes > 0, str(plan)
+    assert "this step needs" in none.error and none.error in str(plan), none
+    again = planning.of_file(path, 40 << 20, 5e9, chunk_bytes=2 << 20)
+    assert again.rows == [half], (again.rows, half)
+    try:
+        planning.of_step(new(), step, 40 << 20, make_blocks)
+    except KeyError as error:
+        assert "in the step" in str(error)
+    else:
+        raise AssertionError("no error")
+    for wrong in (os.path.join(folder, "none.gmcalls"), os.path.join(folder, "step.txt")):
+        try:
+            planning.of_file(wrong, 40 << 20)
+        except (planning.Failed, OSError) as error:
+            assert wrong in str(error), error
+        else:
+            raise AssertionError("no error")
+
+
 def check_groups(session, judge):
     """An optimizer updates few parameters at a time, and has its groups back afterwards."""
     parameters = [torch.nn.Parameter(torch.ones(1 << 14)) for _ in range(8)]
@@ -520,7 +683,7 @@ def check_groups(session, judge):
 
 if __name__ == "__main__":
     package()
-    from gmlake_torch import dispatch, record, session
+    from gmlake_torch import dispatch, explain, planning, record, session
 
     if len(sys.argv) == 2:
         check_graphs(record, sys.argv[1])
@@ -543,3 +706,6 @@ if __name__ == "__main__":
             check(session, *sys.argv[2:])
         check_dlpack(session, *sys.argv[2:])
         check_thread(session, *sys.argv[2:])
+        check_figures(explain)
+        check_explain(session, *sys.argv[2:])
+        check_plan(session, planning, *sys.argv[2:])

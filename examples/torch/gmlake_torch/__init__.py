@@ -135,6 +135,25 @@ def offload(limit_bytes, device=None, **options):
     return Session(Calls(_load()._name), device, limit_bytes, **options)
 
 
+def plan(step, limit_bytes, setup=None, device=None, link_bytes_per_s=None, path=None, **options):
+    """Before training: what would a step take under a limit, or under each of a list of limits?
+
+        print(gmlake_torch.plan(train_step, [9 << 30, 12 << 30], setup=make_model))
+
+    setup() makes the model and the optimizer, and step(...) gets what it returns; four steps run
+    without a limit while the session's calls are recorded. step may be a file of such calls
+    instead. They are played on a simulated device and link: planning.py says how. path: where the
+    recording is kept. options: those of offload."""
+    from . import planning
+
+    if not callable(step):
+        return planning.of_file(step, limit_bytes, link_bytes_per_s, **options)
+    own = offload(0, device, **options)
+    if link_bytes_per_s is None:
+        link_bytes_per_s = planning.measured_link(own.device)
+    return planning.of_step(own, step, limit_bytes, setup, link_bytes_per_s, path)
+
+
 def record_graph(path, **options):
     """For `with`: records what runs inside as a graph for build/offload. See record.py. It needs no
     GPU and no lake."""

@@ -11,30 +11,23 @@ prints what was live and what was held for it: by torch as recorded, by torch's 
 its expandable segments, by the lake. It draws the lake's memory over time as a page. The file may
 also be a log of RMM or a picture of VMA: history.py says which.
 
-Where there is no build/replay, or an old one, a C compiler and zlib make one, in some ten seconds;
-it is kept in the user's cache.
+Where there is no build/replay, or an old one, programs.py makes one.
 """
 import argparse
-import hashlib
 import json
 import os
 import subprocess
 import sys
 
-from . import history
+from . import history, programs
+from .programs import Failed
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 LABELS = 4096  # more of them say no more
 LAKES = {  # if there are several streams
     "lake, if work ends at once": ("grow", "0"),
     "lake, if it never ends": ("grow", "never"),
     "lake, waiting first": ("wait", "never"),
 }
-
-
-class Failed(Exception):
-    """It cannot go on: why, in words."""
 
 
 # ---- The trace ----
@@ -94,61 +87,9 @@ def lives(told):
 # ---- Replay ----
 
 
-def sources_in(root):
-    """What build/replay is made of; None: it is not there."""
-    names = ["gmlake.h", "gmlake_bfc.h", os.path.join("examples", "profile.h")]
-    bench = os.path.join(root, "bench")
-    if not os.path.exists(os.path.join(bench, "replay.c")):
-        return None
-    names += ["bench/replay.c"]
-    names += sorted("bench/" + name for name in os.listdir(bench) if name.endswith(".h"))
-    return [os.path.join(root, name) for name in names]
-
-
-def compiled(root, sources):
-    """The path of a build/replay that is as new as its sources."""
-    built = os.path.join(os.environ.get("BUILD") or os.path.join(root, "build"), "replay")
-    newest = max(os.path.getmtime(path) for path in sources)
-    if os.path.exists(built) and os.path.getmtime(built) >= newest:
-        return os.path.abspath(built)
-    digest = hashlib.sha256()
-    for path in sources:
-        with open(path, "rb") as file:
-            digest.update(file.read())
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.path.join(cache, "gmlake")
-    path = os.path.join(folder, "replay-" + digest.hexdigest()[:16])
-    if os.path.exists(path):
-        return path
-    os.makedirs(folder, exist_ok=True)
-    part = f"{path}.{os.getpid()}"
-    command = [*os.environ.get("CC", "cc").split(), "-std=gnu99", "-O2", f"-I{root}"]
-    command += [os.path.join(root, "bench", "replay.c"), "-o", part]
-    command += ["-lz", "-lm", "-lpthread", "-ldl"]
-    print("predict: building replay, once ...", file=sys.stderr)
-    try:
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-    except OSError as error:
-        raise Failed(f"build/replay is not there, and no C compiler: {error}") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line]
-        raise Failed(f"build/replay cannot be compiled (it needs zlib.h): {lines[:1] or command}")
-    os.replace(part, path)
-    return path
-
-
-def find_replay():
-    """The program, and the folder where it finds its page."""
-    for root in (CHECKOUT, os.path.join(HERE, "source")):
-        sources = sources_in(root)
-        if sources:
-            return compiled(root, sources), root
-    raise Failed(f"{HERE} has no sources of replay beside it: use a checkout of gmlake")
-
-
 class Replay:
     def __init__(self, trace, limit):
-        self.program, self.root = find_replay()
+        self.program, self.root = programs.find("replay", "predict")
         self.trace = os.path.abspath(trace)
         self.limit = ["--limit-mib", str(limit >> 20)] if limit else []
 

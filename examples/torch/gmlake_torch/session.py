@@ -35,10 +35,14 @@ are recomputed only as far as that pays, likewise. Without it they are executed 
 
 A replay of a CUDA graph and a region of torch.compile are one operator each. Before a capture all
 tensors come back, and until it has ended none leaves.
+
+print(session.explain()) says on a page what stays, leaves and is recomputed, and where the time
+goes; explain(picture="step.svg") draws it, too.
 """
 import contextlib
 import ctypes
 import json
+import os
 import sys
 import threading
 import weakref
@@ -47,6 +51,7 @@ import torch
 import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 
+from . import explain
 from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 
@@ -71,7 +76,7 @@ class Calls:
     def __init__(self, path, path_of_operators=None):
         library = ctypes.PyDLL(path)  # they are short: the interpreter stays locked
         names = ("open", "close", "step", "made", "mark", "keep", "replay", "recompute")
-        for name in (*names, "region_end"):
+        for name in (*names, "region_end", "record", "plan_json"):
             function = getattr(library, f"gmlake_torch_offload_{name}")
             function.restype = ctypes.c_char_p
             setattr(self, name, function)
@@ -83,6 +88,8 @@ class Calls:
         self.forget_graph.argtypes, self.forget_graph.restype = [ctypes.c_uint64], None
         self.keep.argtypes = self.replay.argtypes = [ctypes.c_uint64]
         self.recompute.argtypes = [ctypes.c_uint64]
+        self.record.argtypes = [ctypes.c_char_p]
+        self.plan_json.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
         self._region = library.gmlake_torch_offload_region
         self._region.restype = ctypes.c_char_p
         self.begin_capture = library.gmlake_torch_offload_begin_capture
@@ -136,12 +143,13 @@ class Session:
             raise ValueError(f'recomputes is {recomputes!r}: give "auto", "always" or "never"')
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
         self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
-        self._foreach_bytes = max(1, limit_bytes // 8)
-        self._group_bytes = min(GROUP_BYTES, max(1, limit_bytes // 32))
+        self.split_for(limit_bytes)
         self._thread = threading.local()  # depth: of regions inside which no operator is seen
         self._keeps_regions, self._is_in_region = keeps_regions, False
         self._recomputes, self._blocks = recomputes, None
         self._marker = None  # the optimizer whose steps end iterations
+        self.mark_count = 0
+        self._phases, self._backward_depth = explain.Phases(), 0
         self._split, self._undo, self._hooks = {}, [], None
         # Another session may have replaced that of torch.Tensor.
         self._data_ptr = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
@@ -150,10 +158,49 @@ class Session:
     def mark(self):
         """An iteration begins."""
         check(self._calls.mark())
+        self.mark_count += 1
+        self._phases.mark(self._steps_begun())
         if self._blocks is not None and self._blocks.may_find():
             stats = self.stats() if self._recomputes == "auto" else None
             if not stats or stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]:
                 self._blocks.wrap()
+
+    def explain(self, picture=None):
+        """Returns a page of text: the limit and what is needed, what stays, leaves and is
+        recomputed in which phase, how busy the link is, where the time goes, what is pinned.
+        picture: a file for the same as an SVG. Times are those of the plan, as simulated. What is
+        not known yet is left out; there is no picture before there is a plan. It costs the host
+        time, for each phase linear in steps and copies."""
+        plan, why = self._plan()
+        phases = self._phases.of(len(plan["steps"])) if plan else []
+        stats, limit = self.stats(), self._open[0]
+        if picture is not None:
+            check(why)
+            with open(picture, "w", encoding="utf-8") as file:
+                file.write(explain.picture(plan, stats, phases, limit, self.device))
+        return explain.page(plan, stats, phases, limit, self._phases.seconds, self.device)
+
+    def split_for(self, limit_bytes):
+        """So much at once is worked on in updates of optimizers and in other long lists."""
+        self._foreach_bytes = max(1, limit_bytes // 8)
+        self._group_bytes = min(GROUP_BYTES, max(1, limit_bytes // 32))
+
+    def record(self, path):
+        """Writes the calls of the session into that file, which may not exist, until it is None."""
+        check(self._calls.record(os.fsencode(path) if path else None))
+
+    def _steps_begun(self):
+        return Session.stats(self)["step_count"]
+
+    def _plan(self):
+        """The plan, or None and why there is none."""
+        text = ctypes.c_char_p()
+        why = self._calls.plan_json(self.device.index or 0, ctypes.byref(text))
+        if why:
+            return None, why
+        plan = json.loads(text.value)
+        plan["time_ns"] = max(1, plan["time_ns"])  # there may be no work for the device
+        return plan, None
 
     @contextlib.contextmanager
     def compares_pointers(self):
@@ -257,6 +304,7 @@ class Session:
 
     def _before_step(self, optimizer, *_):
         """Makes many small groups of the parameters, so that each has what it needs at once."""
+        self._phases.note("optimizer", self._steps_begun())
         is_known = type(optimizer).__module__.startswith("torch.optim")
         if not is_known or type(optimizer).__name__ == "LBFGS":
             return
@@ -277,6 +325,8 @@ class Session:
             self._marker = id(optimizer)
         if self._marker == id(optimizer) and self._marks_steps:
             self.mark()
+        else:
+            self._phases.note("forward", self._steps_begun())
 
     # ---- What is not dispatched ----
 
@@ -338,6 +388,7 @@ class Session:
         self._replace(torch._ops._OpNamespace, "__getattr__", self._looking)
         self._patch_graphs()
         self._patch_regions()
+        self._replace(torch.autograd, "backward", self._noting_backward)
         if self._keeps_regions or self._blocks is not None:
             self._patch_checkpoints()
         if self._recomputes == "always":
@@ -352,6 +403,23 @@ class Session:
             return found
 
         return getattr
+
+    def _noting_backward(self, former):
+        """For explain: which steps are those of a backward pass. Such a pass may be inside another
+        one, also in another thread."""
+
+        def backward(*args, **kwargs):
+            if not self._backward_depth:
+                self._phases.note("backward", self._steps_begun())
+            self._backward_depth += 1
+            try:
+                return former(*args, **kwargs)
+            finally:
+                self._backward_depth -= 1
+                if not self._backward_depth:
+                    self._phases.note("forward", self._steps_begun())
+
+        return backward
 
     def _patch_graphs(self):
         def capture_begin(former):
