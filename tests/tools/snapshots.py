@@ -206,7 +206,8 @@ def others():
     rows += ["1,10:00:02.000000,allocate failure,(nil),99,0x2", "1,1634567890.5,free,0x0,0,0x2"]
     rows += ["1,10:00:00.500000,allocate,0x300,512,0", "1,1634567891.5,free,0x300,512,0"]
     write("rmm.csv", "\n".join(rows).encode())
-    night = [rows[0], "1,23:59:59:999990,allocate,0x100,512,0", "1,00:00:00:000010,free,0x100,512,0"]
+    night = [rows[0], "1,23:59:59:999990,allocate,0x100,512,0"]
+    night += ["1,00:00:00:000010,free,0x100,512,0"]
     write("night.csv", "\n".join(night).encode())
     kept = {"Offset": 0, "Type": "BUFFER", "Size": 4 * MIB, "Name": "my mesh"}
     hole = {"Offset": 4 * MIB, "Type": "FREE", "Size": 60 * MIB}
