@@ -40,7 +40,7 @@ static const char *map_found_wrong(gmlake *lake, const gmlake_map_entry *e, uint
 static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
                                     const gmlake_map_entry *all, size_t count, map_sums *sums) {
   const int has_holes = e->kind == GMLAKE_KIND_BUFFER;
-  size_t capacity = 0, parts, bytes = 0, end = 0, i, n;
+  size_t capacity = 0, parts, bytes = 0, end = 0, pieces = 0, i, n;
   const void *ptr = (const void *)(uintptr_t)e->address;
   gmlake_chunk_info *chunks;
   const char *wrong = NULL;
@@ -49,12 +49,19 @@ static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
   if (!chunks) abort();
   if (gmlake_get_chunks(lake, ptr, chunks, capacity, &parts) || parts != capacity)
     wrong = map_wrong_at(e, "its chunks change");
+  for (n = 0; n < count; n++)
+    pieces += all[n].kind == GMLAKE_KIND_PIECE && all[n].owner == e->address;
+  if (has_holes && pieces != capacity) wrong = map_wrong_at(e, "other pieces than chunks");
   for (i = 0; i < capacity && !wrong; i++) {
     if (chunks[i].address - e->address != end &&
         !(has_holes && chunks[i].address - e->address > end))
       wrong = map_wrong_at(e, "chunks with a gap");
     bytes += chunks[i].bytes;
     end = (size_t)(chunks[i].address - e->address) + chunks[i].bytes;
+    for (n = 0; n < count && !wrong; n++)
+      if (all[n].kind == GMLAKE_KIND_PIECE && all[n].address == chunks[i].address &&
+          all[n].handle != chunks[i].handle)
+        wrong = map_wrong_at(&all[n], "a piece of another chunk");
     for (n = 0; n < count; n++)
       if (all[n].kind == GMLAKE_KIND_CHUNK && all[n].handle == chunks[i].handle) break;
     if (n == count || chunks[i].offset_bytes + chunks[i].bytes > all[n].bytes)

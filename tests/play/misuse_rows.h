@@ -9,6 +9,22 @@
 #define HALF "9223372036854775808b"
 #define NEAR_LAST "18446744073709486081b" /* rounds past the end by chunks of 64 KiB */
 
+/* A range that neither commit nor discard takes of a buffer of 3 chunks and 5 bytes, and why. */
+#define REFUSED(range, why)                                                       \
+  {                                                                               \
+    "neither_committed_nor_discarded:" range, BOTH,                               \
+        "{granule:16 cap:16} N0:3+5b c0:0,1 c0:2,1 note c0:" range "!I says:" why \
+        " told-by:gmlake_buffer_commit d0:" range "!I says:" why                  \
+        " told-by:gmlake_buffer_discard map:0=m.m same"                           \
+  }
+#define OFFSET(said) \
+  "offset_is_" said  \
+  ":_pass_a_multiple_of_the_buffer's_chunk_bytes,_65536,_up_to_its_max_bytes,_196613"
+#define BYTES(said, left)                                                               \
+  "bytes_is_" said ":_" left                                                            \
+  "_are_left_up_to_max_bytes;_pass_all_of_them,_or_less,_in_multiples_of_the_buffer's_" \
+  "chunk_bytes,_65536"
+
 static const row misuse_rows[] = {
     /* ---- Sizes and alignments ---- */
 
@@ -45,6 +61,22 @@ static const row misuse_rows[] = {
     {"a_buffers_chunk_is_a_power_of_two_up_to_the_device", TOGETHER,
      "{granule:16 cap:20} +a=1 note N0:1^1b!I says:chunk_bytes_is_1:_it_has_to_be_a_power_of_two "
      "N0:1^32k!I N0:1^1-1b!I N0:2^1+1b!I N0:3^3!I N0:32^32!I N0:" LAST "^" LAST "!I same"},
+
+    {"the_last_chunk_of_a_buffer_may_end_at_max_bytes", BOTH,
+     "{granule:16 cap:16} N0:3+5b c0:2,1+5b map:0=..mm end:0=3+5b requested=1+5b d0:3,5b map:0=..m "
+     "c0:3,5b map:0=..mm d0:0,3+5b requested=0 map:0="},
+    REFUSED("1b,1", OFFSET("1")),
+    REFUSED("512b,1", OFFSET("512")),
+    REFUSED(HALF "," HALF, OFFSET("9223372036854775808")),
+    REFUSED("4,0", OFFSET("262144")),
+    REFUSED(LAST "," LAST, OFFSET("18446744073709551615")),
+    REFUSED("0,1b", BYTES("1", "196613")),
+    REFUSED("0,1-1b", BYTES("65535", "196613")),
+    REFUSED("0,1+1b", BYTES("65537", "196613")),
+    REFUSED("1,3", BYTES("196608", "131077")),
+    REFUSED("3,4b", BYTES("4", "5")),
+    REFUSED("1," LAST, BYTES("18446744073709551615", "131077")),
+    REFUSED("1,18446744073709486080b", BYTES("18446744073709486080", "131077")),
 
     /* ---- Limits: a chunk is whole or not there ---- */
 

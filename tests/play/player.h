@@ -741,8 +741,9 @@ static void do_buffer_open(int on) {
   memset(&wanted, 0, sizeof(wanted));
   memset(b, 0, sizeof(*b));
   b->chunk = wanted.chunk_bytes = now->more ? now->more : w.chunk;
-  b->max = wanted.max_bytes =
-      now->bytes < b->chunk * CELLS ? now->bytes / b->chunk * b->chunk : b->chunk * CELLS;
+  b->max = wanted.max_bytes = now->bytes >= b->chunk * CELLS ? b->chunk * CELLS
+                              : is_exact()                   ? now->bytes
+                                                             : now->bytes / b->chunk * b->chunk;
   b->pool = from;
   wanted.pool = w.pools[from].value;
   if (!b->max) return;
@@ -840,10 +841,10 @@ static void do_resize(buffer *b, int on) {
   b->end = bytes;
 }
 
-/* Whether the word names whole chunks of the buffer's addresses. */
+/* Whether the word names whole chunks of the buffer's addresses, the last one as far as it goes. */
 static int is_range(const buffer *b) {
-  return !(now->bytes % b->chunk || now->more % b->chunk) && now->bytes <= b->max &&
-         now->more <= b->max - now->bytes;
+  return now->bytes % b->chunk == 0 && now->bytes <= b->max && now->more <= b->max - now->bytes &&
+         (now->more % b->chunk == 0 || now->more == b->max - now->bytes);
 }
 
 static uint32_t wanted_chunk(size_t i) {
@@ -868,7 +869,7 @@ static void judge_came(const buffer *b, size_t first, size_t count, const uint32
 }
 
 static void do_commit(buffer *b, int on) {
-  const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
+  const size_t first = now->bytes / b->chunk, end = cells_for(b, now->bytes + now->more);
   uint32_t chunks[CELLS];
   gmlake_result result;
   size_t i;
@@ -879,19 +880,18 @@ static void do_commit(buffer *b, int on) {
     return;
   }
   for (i = 0; i < CELLS && first + i < end; i++) chunks[i] = wanted_chunk(i);
-  result = now->verb == 'c' ? gmlake_buffer_commit(lake, b->value, first * b->chunk,
-                                                   (end - first) * b->chunk, value_in(now->stream))
-                            : gmlake_buffer_commit_chunks(lake, b->value, first * b->chunk,
-                                                          (end - first) * b->chunk, chunks,
-                                                          value_in(now->stream));
+  result = now->verb == 'c'
+               ? gmlake_buffer_commit(lake, b->value, now->bytes, now->more, value_in(now->stream))
+               : gmlake_buffer_commit_chunks(lake, b->value, now->bytes, now->more, chunks,
+                                             value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
   if (now->verb == 'C') judge_came(b, first, end - first, chunks);
   cells_enter(b, first, end, on);
-  if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
+  if (end > first && b->end < now->bytes + now->more) b->end = now->bytes + now->more;
 }
 
 static void do_discard(buffer *b, int on) {
-  const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
+  const size_t first = now->bytes / b->chunk, end = cells_for(b, now->bytes + now->more);
   const int is_captured = on >= 0 && w.lines[on].graph;
   size_t i = first;
   if (!may_name(on)) return;
@@ -905,8 +905,7 @@ static void do_discard(buffer *b, int on) {
   while (i < end && !b->cells[i].id) i++;
   if (is_passed_over(i == end || !is_captured)) return; /* holes go in captures, too */
   if (!is_captured && !cells_settle(b, first, end, on)) return;
-  if (!is_done(gmlake_buffer_discard(lake, b->value, first * b->chunk, (end - first) * b->chunk,
-                                     value_in(now->stream)),
+  if (!is_done(gmlake_buffer_discard(lake, b->value, now->bytes, now->more, value_in(now->stream)),
                "gmlake_buffer_discard", 0, GMLAKE_OK))
     return;
   cells_leave(b, first, end);
@@ -1165,6 +1164,29 @@ static void do_budget(int on) {
   judge(waits == census().host_wait_count, "gmlake_get_budget waits");
 }
 
+/* What gmlake_get_chunks tells of a buffer is its memory, without the holes, wherever it is asked;
+   there, too, gmlake_find finds the buffer. */
+static void judge_memory(const buffer *b) {
+  gmlake_chunk_info chunks[CELLS];
+  gmlake_allocation_info info;
+  size_t count = 0, at, told_count = 0;
+  for (at = 0; at < b->max; at += b->chunk) {
+    const block *cell = &b->cells[at / b->chunk];
+    const gmlake_chunk_info *chunk = &chunks[told_count];
+    void *ptr = (void *)(uintptr_t)(b->at + at);
+    const map *m = map_at(b->at + at);
+    must(gmlake_find(lake, ptr, &info), "gmlake_find");
+    must(gmlake_get_chunks(lake, ptr, chunks, CELLS, &count), "gmlake_get_chunks");
+    judge(info.kind == GMLAKE_KIND_BUFFER && info.ptr == (void *)(uintptr_t)b->at,
+          "something else than a buffer is found");
+    if (!cell->id) continue;
+    judge(told_count++ < count && m && chunk->address == cell->at &&
+              chunk->handle == m->of->value && chunk->bytes == b->chunk,
+          "a buffer has other chunks than are told");
+  }
+  judge(told_count == count, "a hole of a buffer is told as a chunk");
+}
+
 static void do_questions(int on) {
   gmlake_pool *pools[POOLS];
   const char *wrong;
@@ -1182,6 +1204,8 @@ static void do_questions(int on) {
     judge_chunks(b);
     if (!b->is_imported) judge_pieces(b, b->flags, &w.pools[b->pool]);
   }
+  for (i = 0; i < BUFFERS; i++)
+    if (w.buffers[i].value) judge_memory(&w.buffers[i]);
 }
 
 static void judge_buffer(const buffer *b) {

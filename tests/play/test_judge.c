@@ -246,6 +246,19 @@ static void tells_other_chunks(void) {
   half.bytes -= GRAIN;
   judge_chunks(&half);
 }
+static void hides_a_buffers_chunk(void) {
+  w.buffers[0].cells[1].id = 1;
+  w.buffers[0].cells[1].at = w.buffers[0].at + w.chunk;
+  judge_memory(&w.buffers[0]);
+}
+static void tells_a_hole(void) {
+  w.buffers[0].cells[0].id = 0;
+  judge_memory(&w.buffers[0]);
+}
+static void finds_no_buffer(void) {
+  w.buffers[0].at = w.blocks[0].at;
+  judge_memory(&w.buffers[0]);
+}
 static void tells_another_number(void) {
   const uint32_t chunk = w.came[0];
   w.wanted = "*";
@@ -666,6 +679,12 @@ static const struct misdeed {
     {"other_flags_are_told", "{} +a=1@A", tells_other_flags, "a block's flags"},
     {"other_chunks_are_told", "{} +a=1@A", tells_other_chunks,
      "a block has other chunks than are told"},
+    {"a_buffers_chunk_is_hidden", "{} N0:4 z0:1@A", hides_a_buffers_chunk,
+     "a buffer has other chunks than are told"},
+    {"a_buffers_hole_is_told", "{} N0:4 z0:1@A", tells_a_hole,
+     "a hole of a buffer is told as a chunk"},
+    {"no_buffer_is_found", "{} +a=1@A N0:4", finds_no_buffer,
+     "something else than a buffer is found"},
     {"another_number_is_told", "{} N0:4 want:* C0:0,1", tells_another_number,
      "a chunk's number is another's"},
     {"a_pools_figures_are_anothers", "{} P0 +a=1@A", counts_for_another_pool, "a pool's figures"},
