@@ -206,7 +206,7 @@ if [ -e .git ]; then
   ok 'make replay of it' unpacked replay FAST=-O0 TRACES=bench/traces/opt-1.3b-N.gmtrace.gz
   ok 'make replay of it: the lake' prints 'opt-1.3b-N'
   ok 'make test of it' unpacked test PROGRAMS= EXAMPLES= FUZZ= TEST_PROGRAMS=build/test_judge \
-    TEST_SCRIPTS=tests/tools/test_same_code.sh
+    TEST_SCRIPTS=tests/tools/test_security.sh
   ok 'make test of it: both' [ "$(grep -c ': [1-9][0-9]* passed, 0 failed' "$dir/out")" = 2 ]
 fi
 
