@@ -1,5 +1,5 @@
 /* What the lake has to answer: every second allocation that nothing disturbs ends as gmlake_query
-   said just before. Include after judge.h. */
+   said just before, and gmlake_query says what gmlake_get_budget does. Include after judge.h. */
 #if !defined(PLAY_MODEL_H)
 #define PLAY_MODEL_H
 
@@ -24,25 +24,44 @@ static gmlake_stats stats(void) {
   return all;
 }
 
-/* A lake that has lost memory or lacks addresses, a handler, and exported memory make it a guess.
-   With WAIT_IF_SOON memory may be had soon by the time of the allocation, and on a device with a
-   time of its own it may be complete by then. How borrowers wait, and whether anything grows behind
-   a wait of the host, is not compared. */
+/* A lake that has lost memory or lacks addresses, a handler, and exported memory make it a guess; on
+   a device with a time of its own it may be complete by then. */
+static int can_foretell(void) {
+  const size_t *options = w.program->options;
+  return !has_own_time() && !w.lacks_addresses && !w.fault_count && !w.host_in &&
+         !options[OPT_OOM] && !options[OPT_SHARE] && !options[OPT_POLICY] && !options[OPT_EXACT] &&
+         !stats().quarantined_bytes;
+}
+
+/* With WAIT_IF_SOON memory may be had soon by the time of the allocation. How borrowers wait, and
+   whether anything grows behind a wait of the host, is not compared. */
 static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
                      gmlake_stream stream) {
-  const size_t *options = w.program->options;
   memset(f, 0, sizeof(*f));
-  if (has_own_time() || w.lacks_addresses || w.fault_count || w.host_in || options[OPT_OOM] ||
-      options[OPT_SHARE] || options[OPT_POLICY] || options[OPT_EXACT] || o->one % 2)
-    return;
+  if (o->one % 2 || !can_foretell()) return;
   f->before = stats();
-  if (f->before.quarantined_bytes) return;
   f->is_asked = 1;
   f->is_loose = desc.cross_stream == GMLAKE_WAIT_IF_SOON || o->flags & FLAG_T;
   f->said.result =
       gmlake_query(lake, wanted, stream, &f->said) ? GMLAKE_ERROR_ASLEEP : f->said.result;
   judge(f->before.reserved_bytes == stats().reserved_bytes, "a question has changed memory");
   f->before = stats();
+}
+
+/* A block as large as the budget says would be served; none that is a chunk larger, where windows
+   may be small and nothing is at work. */
+static void judge_promise(const gmlake_budget *budget) {
+  gmlake_alloc_desc wanted;
+  gmlake_query_info said;
+  memset(&wanted, 0, sizeof(wanted));
+  if (captures() || !can_foretell()) return;
+  wanted.bytes = budget->allocatable_bytes;
+  judge(!wanted.bytes || (!gmlake_query(lake, &wanted, NULL, &said) && !said.result),
+        "what the budget promises is not served");
+  wanted.bytes += w.chunk;
+  judge(desc.stitch_bytes_min || budget->pending_bytes ||
+            gmlake_query(lake, &wanted, NULL, &said) || said.result,
+        "the budget keeps memory back");
 }
 
 static void judge_forecast(const forecast *f, gmlake_result result) {

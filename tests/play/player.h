@@ -470,6 +470,8 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
         "the handler is told other figures");
   judge(gmlake_alloc(l, 1, NULL, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr,
         "gmlake_alloc in the handler");
+  judge(gmlake_pool_wake(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
+        "gmlake_pool_wake in the handler");
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
   meddle_in(ON_HANDLER);
@@ -1156,11 +1158,13 @@ static void do_budget(int on) {
   gmlake_budget *budget = &compared.budget;
   const uint64_t waits = census().host_wait_count;
   (void)on;
-  if (is_done(gmlake_get_budget(lake, budget), "gmlake_get_budget", 0, GMLAKE_OK))
+  if (is_done(gmlake_get_budget(lake, budget), "gmlake_get_budget", 0, GMLAKE_OK)) {
     judge(budget->reserved_bytes == stats().reserved_bytes && budget->total_bytes == w.capacity &&
               budget->driver_free_bytes + census().physical_bytes == w.capacity &&
               budget->idle_bytes + budget->pending_bytes <= budget->reserved_bytes,
           "a budget does not add up");
+    judge_promise(budget);
+  }
   judge(waits == census().host_wait_count, "gmlake_get_budget waits");
 }
 

@@ -99,6 +99,8 @@ static const row rows[] = {
      "{granule:16 cap:72} +*=31 +s=512b Q idle=1-512b at-work=0"},
     {"s2_sets_nothing_aside_from_trim", TOGETHER,
      "{granule:16 cap:72} +*=32-1k +l=2 -l +s=512b at:s=l T:0 released=2"},
+    {"s2_sets_nothing_aside_past_a_capture", TOGETHER,
+     "{granule:16 cap:1024} P0 +a=31@A/0 BA:0/0 +b=1@A -b@A +s=512b@A at:s=b EA"},
     /* S3, several and Split of the last: ask 3
          before  | a | B | c | D | e   e | F |      pPool {a 1, c 1, e 2}
          after   | W | B | W | D | W | e | F |      pPool {e 1}   sPool {w = a c e} */

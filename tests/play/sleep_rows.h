@@ -23,6 +23,10 @@ static const row sleep_rows[] = {
     {"mappings_alias_as_before", TOGETHER,
      "{granule:16 cap:64} "
      "+z.3=8@n -z.3@n +a-h=1 -aceg@n +w=3 pieces:w=3 Sn:k Wn holds:w=1 I"},
+    /* One model gives way to another, and back. */
+    {"the_handler_may_put_a_pool_to_sleep", TOGETHER,
+     "{granule:16 cap:8 oom} P0 P2 +a=6/2 in:handler=1( S2:k ) +d=6/0 in:handler=1( S0:k ) W2 "
+     "holds:a=1 sleeping=6 -a W0 holds:d=1"},
     {"what_is_freed_asleep_does_not_come_back", TOGETHER | WIDE,
      "{granule:16 cap:64 fill} " FULL "N1:8 N2:4 z1:6@A z2:2@A mark S0:k Sn:k rq@B -q@A -l@A "
      "z1:4@A d1:2,2@A c1:2,2@A!A K2@A T:0 released=0 Q W0 Wn evictions=2 holds:p=1 holds:r=1 "

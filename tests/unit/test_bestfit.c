@@ -5,32 +5,6 @@
 #include "gmlake.h"
 
 #include "fixture.h"
-#include "part.h"
-
-/* What a capture set aside is its pool's free memory when it has ended. */
-static void s2_sets_nothing_aside_past_a_capture(void **state) {
-  gmlake_alloc_desc wanted;
-  gmlake_pool *pool = NULL;
-  gmlake_stream stream = NULL;
-  void *last;
-  (void)state;
-  start(1024);
-  step(gmlake_mock_stream_create(mock, &stream));
-  step(gmlake_pool_create(lake, NULL, &pool));
-  wanted = request(31 * C, 0, pool);
-  (void)take_with(&wanted, stream);
-  step(gmlake_capture_begin(lake, stream, pool));
-  wanted = request(C, 0, pool);
-  last = take_with(&wanted, stream);
-  step(gmlake_free(lake, last, stream));
-  wanted = request(512, 0, pool);
-  assert_ptr_equal(take_with(&wanted, stream), last);
-  assert_non_null(pool->arena.small.reserve);
-  step(gmlake_capture_end(lake, stream));
-  assert_null(pool->arena.small.reserve);
-  step(gmlake_check(lake));
-  finish();
-}
 
 /* Each arena gives up 64 windows a call, and the one that asks is asked twice. */
 static void stitch_free_drops_64_windows_a_call(void **state) {
@@ -53,71 +27,6 @@ static void stitch_free_drops_64_windows_a_call(void **state) {
   drop(w[0]);
   for (i = 1; i < 4 * WINDOWS; i += 2) drop(b[i]);
   finish();
-}
-
-/* ---- What the budget promises ---- */
-
-static uint32_t random_bits;
-
-static uint32_t below(uint32_t count) {
-  random_bits = random_bits * 1664525u + 1013904223u;
-  return (random_bits >> 8) % count;
-}
-
-/* A block as large as the budget says is served; none that is a chunk larger, where windows are
-   allowed. */
-static void assert_promised(void) {
-  gmlake_budget budget;
-  void *ptr = NULL;
-  step(gmlake_get_budget(lake, &budget));
-  if (budget.allocatable_bytes) {
-    step(gmlake_alloc(lake, budget.allocatable_bytes, LEGACY, &ptr));
-    drop(ptr);
-  }
-  if (desc.stitch_bytes_min) return;
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_not_equal(try_on(budget.allocatable_bytes + C, LEGACY), GMLAKE_OK);
-}
-
-/* Blocks, buffers of two chunk sizes and a pool come and go in a lake with limits of each kind. */
-static void play_budget(uint32_t seed) {
-  void *live[12] = {NULL};
-  gmlake_buffer *buffers[2];
-  gmlake_buffer_desc wanted = buffer_desc(16 * C);
-  gmlake_pool *pool;
-  size_t i, n;
-  random_bits = seed;
-  prepare(40);
-  if (seed & 1) desc.limit_bytes = (20 + below(18)) * C;
-  if (seed & 2) desc.driver_free_bytes_min = below(8 * C);
-  if (seed & 4) desc.arena_bytes = (8 + below(32)) * C;
-  if (seed & 8) desc.stitch_bytes_min = below(12 * C);
-  if (seed & 16) desc.cross_stream = GMLAKE_WAIT_FIRST;
-  open_lake();
-  pool = open_pool(0);
-  buffers[0] = open_buffer(16);
-  wanted.chunk_bytes = 4 * C;
-  step(gmlake_buffer_create(lake, &wanted, &buffers[1]));
-  for (n = 0; n < 40; n++) {
-    i = below(12);
-    if (live[i]) {
-      drop(live[i]);
-      live[i] = NULL;
-    } else {
-      gmlake_alloc_desc block = request(1 + below(below(3) ? 4 * C : C), 0, below(4) ? NULL : pool);
-      (void)gmlake_alloc_with(lake, &block, LEGACY, &live[i]);
-    }
-    if (!below(3)) (void)gmlake_buffer_resize(lake, buffers[below(2)], below(12 * C), LEGACY);
-    assert_promised();
-  }
-  (void)gmlake_destroy(lake);
-  close_mock();
-}
-
-static void what_the_budget_promises_is_served(void **state) {
-  uint32_t seed;
-  (void)state;
-  for (seed = 0; seed < part_of(96); seed++) play_budget(seed);
 }
 
 /* ---- Bugs that models, faults, fuzzing and reviews found ---- */
@@ -189,9 +98,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_free_window_is_found_behind_any_number),
       cmocka_unit_test(the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges),
-      cmocka_unit_test(s2_sets_nothing_aside_past_a_capture),
       cmocka_unit_test(stitch_free_drops_64_windows_a_call),
-      cmocka_unit_test(what_the_budget_promises_is_served),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

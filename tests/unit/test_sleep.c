@@ -1,5 +1,5 @@
 /* Sleep and wake, of what tests/play/sleep_rows.h and tests/play/fault_rows.h cannot say: other
-   tables and hooks, large contents, handlers, residency, threads. */
+   tables and hooks, large contents, residency, threads. */
 #include "waiters.h"
 
 #define GMLAKE_IMPLEMENTATION
@@ -90,43 +90,6 @@ static int is_asleep(gmlake_pool *pool) {
   if (!result) drop_on(ptr, NONE);
   assert_true(!result || result == GMLAKE_ERROR_ASLEEP);
   return result != GMLAKE_OK;
-}
-
-/* ---- memory that is short -------------------------------------------------------------------- */
-
-static gmlake_pool *to_sleep;
-static int put_to_sleep(void *user, gmlake *l, const gmlake_error_info *info) {
-  gmlake_pool *pool = to_sleep;
-  (void)user;
-  assert_true(info->asked_bytes > 0);
-  assert_error(gmlake_pool_wake(l, pool), INVALID_ARGUMENT);
-  to_sleep = NULL;
-  return pool && !gmlake_pool_sleep(l, pool, KEEP, NULL);
-}
-
-/* One model gives way to another. */
-static void the_handler_may_put_a_pool_to_sleep(void **state) {
-  gmlake_pool *first, *second;
-  void *a, *b;
-  (void)state;
-  prepare(8);
-  desc.oom.fn = put_to_sleep;
-  open_lake();
-  first = open_pool(0);
-  second = open_pool(0);
-  a = take_from(first, 6 * C, LEGACY);
-  fill(a, 6 * C, 1);
-  to_sleep = first;
-  b = take_from(second, 6 * C, LEGACY);
-  fill(b, 6 * C, 2);
-  to_sleep = second;
-  wake_now(first);
-  assert_filled(a, 6 * C, 1);
-  to_sleep = first;
-  wake_now(second);
-  assert_filled(b, 6 * C, 2);
-  step_error(gmlake_pool_wake(lake, first), OUT_OF_DEVICE_MEMORY);
-  finish();
 }
 
 /* ---- the backend and the host's memory ------------------------------------------------------ */
@@ -437,7 +400,6 @@ static void other_threads_work_on(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_handler_may_put_a_pool_to_sleep),
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
       cmocka_unit_test(host_memory_comes_from_the_hook),
       cmocka_unit_test(large_contents_are_kept),
