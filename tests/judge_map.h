@@ -47,6 +47,10 @@ static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
   if (gmlake_get_chunks(lake, ptr, NULL, 0, &capacity)) return map_wrong_at(e, "no chunks");
   chunks = (gmlake_chunk_info *)malloc((capacity + 1) * sizeof(*chunks));
   if (!chunks) abort();
+  memset(chunks, 0x5A, (capacity + 1) * sizeof(*chunks));
+  if (gmlake_get_chunks(lake, ptr, chunks, capacity / 2, &parts) || parts != capacity ||
+      memcmp(&chunks[capacity / 2], &chunks[capacity], sizeof(*chunks)) != 0)
+    wrong = map_wrong_at(e, "more chunks than there is room for");
   if (gmlake_get_chunks(lake, ptr, chunks, capacity, &parts) || parts != capacity)
     wrong = map_wrong_at(e, "its chunks change");
   for (n = 0; n < count; n++)
@@ -108,6 +112,8 @@ static const char *map_entry_wrong(gmlake *lake, const gmlake_map_entry *all, si
     for (n = 0; n < i; n++)
       if (all[n].kind == GMLAKE_KIND_CHUNK && all[n].handle == e->handle)
         return map_wrong_at(e, "a chunk is there twice");
+    if (e->address && e->stream != GMLAKE_STREAM_NONE)
+      return map_wrong_at(e, "a chunk of a stream");
     return e->handle ? NULL : map_wrong_at(e, "a chunk without a handle");
   case GMLAKE_KIND_BLOCK:
     sums->live += e->state == GMLAKE_STATE_LIVE;

@@ -652,6 +652,7 @@ static void do_wrong(int on) {
   gmlake_allocation_info info;
   gmlake_result result;
   size_t i, count;
+  int is_live;
   (void)on;
   for (i = 0; i < NAMES; i++)
     if (w.blocks[i].id && w.blocks[i].at == at) return;
@@ -665,9 +666,11 @@ static void do_wrong(int on) {
         "what is no block is described");
   judge(gmlake_get_pieces(lake, ptr, NULL, 0, &count) == GMLAKE_ERROR_UNKNOWN_POINTER,
         "what is no block has pieces");
-  if (gmlake_find(lake, ptr, &info)) return;
-  judge(info.ptr != ptr || info.state != GMLAKE_STATE_LIVE || info.kind == GMLAKE_KIND_BUFFER,
+  is_live = !gmlake_find(lake, ptr, &info) && info.state == GMLAKE_STATE_LIVE;
+  judge(!is_live || info.ptr != ptr || info.kind == GMLAKE_KIND_BUFFER,
         "what is no block was found as one");
+  judge(is_live || gmlake_get_chunks(lake, ptr, NULL, 0, &count) == GMLAKE_ERROR_UNKNOWN_POINTER,
+        "what is not live has chunks");
 }
 
 /* ---- Other processes: the lake has a block of its own twice ---------------------------------- */

@@ -44,7 +44,8 @@ static const row question_rows[] = {
      "{granule:16 cap:16} N0:8 c0:1,3 z0:5+1b d0:2,1 map:0=.m.mmm requested=3+1b buffer-bytes=4 I"},
     /* The home address of a buffer's memory is nobody's. */
     {"a_chunk_of_a_buffer_is_no_block_at_home", TOGETHER,
-     "{granule:16 cap:8} N0:4 +a=2 -a c0:0,1 wa:0 lies:a=nothing lies:a+1=tagged-hole I"},
+     "{granule:16 cap:8} N0:4 +a=2 -a c0:0,1 wa:0 says:it_lies_in_no_live_block_and_in_no_buffer "
+     "lies:a=nothing lies:a+1=tagged-hole I"},
     {"a_pools_figures_tell_what_is_quarantined", TOGETHER,
      "{granule:16 cap:16} N0:8^2 fail:access=1R fail:unmap=1R* z0:4!R fail:any=0R quarantined=4 I"},
 

@@ -78,28 +78,6 @@ static void buffers_are_found_up_to_where_they_may_grow(void **state) {
   finish();
 }
 
-static void chunks_of_what_is_not_live_are_refused(void **state) {
-  gmlake_chunk_info chunks[2], untouched;
-  size_t count = 99;
-  char *p;
-  (void)state;
-  start(16);
-  p = (char *)take(2 * C);
-  memset(chunks, 0x5A, sizeof(chunks));
-  untouched = chunks[1];
-  assert_ok(gmlake_get_chunks(lake, p, chunks, 1, &count));
-  assert_int_equal(count, 2);
-  assert_int_equal(chunks[0].bytes, C);
-  assert_memory_equal(&chunks[1], &untouched, sizeof(untouched));
-  count = 99;
-  assert_error(gmlake_get_chunks(lake, p + 2 * C, chunks, 2, &count), UNKNOWN_POINTER);
-  assert_non_null(strstr(last_error().text, "lies in no live block and in no buffer"));
-  drop(p);
-  assert_error(gmlake_get_chunks(lake, p, chunks, 2, &count), UNKNOWN_POINTER);
-  assert_int_equal(count, 99);
-  finish();
-}
-
 /* ---- The map --------------------------------------------------------------------------------- */
 
 /* The entry of that kind at that address. */
@@ -163,24 +141,6 @@ static void a_map_tells_arenas_and_pools(void **state) {
   assert_int_equal(out->pool_limit_bytes, 0);
   assert_int_not_equal(in->arena, out->arena);
   assert_int_equal(entry_at(map, count, GMLAKE_KIND_CHUNK, q)->arena, in->arena);
-  finish();
-}
-
-/* A chunk with an address of its own is nobody's: the hole there says who may have it. */
-static void a_map_tells_streams_of_holes(void **state) {
-  gmlake_map_entry map[64];
-  gmlake_stream one;
-  size_t count;
-  void *p;
-  (void)state;
-  start(8);
-  one = open_stream();
-  p = take_on(2 * C, one);
-  drop_on(p, one);
-  assert_ok(gmlake_get_map(lake, map, 64, &count));
-  assert_ptr_equal(entry_at(map, count, GMLAKE_KIND_HOLE, p)->stream, one);
-  assert_ptr_equal(entry_at(map, count, GMLAKE_KIND_CHUNK, p)->stream, NONE);
-  assert_int_equal(entry_at(map, count, GMLAKE_KIND_CHUNK, p)->state, GMLAKE_STATE_LIVE);
   finish();
 }
 
@@ -317,10 +277,8 @@ static void the_version_is_the_headers(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(buffers_are_found_up_to_where_they_may_grow),
-      cmocka_unit_test(chunks_of_what_is_not_live_are_refused),
       cmocka_unit_test(a_map_tells_ages_and_what_windows_join),
       cmocka_unit_test(a_map_tells_arenas_and_pools),
-      cmocka_unit_test(a_map_tells_streams_of_holes),
       cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
       cmocka_unit_test(a_map_tells_what_is_quarantined),
       cmocka_unit_test(a_map_looks_at_no_block_behind_the_end),
