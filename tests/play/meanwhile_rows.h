@@ -38,6 +38,21 @@
 #define SHORT_IN_A_CAPTURE(exchange)                                                       \
   "{granule:16 cap:4 limit:2} P0 lake-alone BA:0/0 +a=1 +b=32k -b fail:exchange=" exchange \
   "W +x=2!W error!W"
+/* A frees in a millisecond what is enough, B, whose work has no end, what is not needed; either may
+   come first, and the one that does not was known before. C may have them recorded. */
+#define WHICHEVER_ROW(way, first, of, known, p, q, records, frees, last)                \
+  {                                                                                     \
+    "the_host_waits_for_whichever_is_enough:" way, TOGETHER,                            \
+        "{granule:16 cap:8} P0 +s=2@C/0 " first "P1 m" known ":3 +p=3@" p of " +q=3@" q \
+        " gA:1000000 hB " records frees last " Q at-work=3 host-waits=1"                \
+  }
+#define WHICHEVER(way, first, of, last)                                                           \
+  WHICHEVER_ROW(way, first, of, "A", "A", "B", "", "-q@B -p@A ", last),                           \
+      WHICHEVER_ROW(way "_later", first, of, "B", "A", "B", "", "-p@A -q@B ", last),              \
+      WHICHEVER_ROW(way "_recorded", first, of, "A", "C", "C", "rp@A rq@B ", "-q@C -p@C ", last), \
+      WHICHEVER_ROW(way "_recorded_later", first, of, "B", "C", "C", "rp@A rq@B ", "-p@C -q@C ",  \
+                    last)
+
 /* Two streams; one takes 10 ms for its work, of which a trim that keeps all hears; one leaves
    memory that its work still uses. */
 #define TWO_KNOWN "+s=512b@B -s@B +r=512b@A -r@A "
@@ -102,6 +117,12 @@ static const row meanwhile_rows[] = {
     {"a_pending_block_of_one_stream_is_settled", TOGETHER,
      "{granule:16 cap:4} P0 BB:0/0 +c=1@B EB hB rc@B -c@C fC [15 +y=512b@D -y@D fD kD vD ] "
      "pending=1 T:0 numbers-used=1 +x=4@B!O pending=0 host-waits=1"},
+
+    WHICHEVER("on_no_stream", "", "/1", "+x=3@n/1"),
+    WHICHEVER("on_a_stream_for_communication", "", "/1", "mC:1 +x=3@C/1"),
+    WHICHEVER("to_destroy", "", "/1", "D1"),
+    WHICHEVER("to_sleep", "", "/1", "S1:d"),
+    WHICHEVER("to_wake", "S0:d ", "", "+y=2@C/1 W0"),
 
     /* ---- Buffers, and addresses ---- */
 

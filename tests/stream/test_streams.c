@@ -25,54 +25,6 @@ static void abandon(void) {
   close_mock();
 }
 
-/* ---- The ladder of waits --------------------------------------------------------------------- */
-
-/* Whether the host has waited for the stream. */
-static int is_awaited(gmlake_stream stream) {
-  return gmlk_mock_find_queue((const gmlk_mock *)mock->user, stream)->wanted != 0;
-}
-
-/* A frees what is enough, B what is not needed; either may come first, and be recorded. */
-static void the_host_waits_for_whichever_is_enough(void **state) {
-  enum { ON_NONE, COMMUNICATION, DESTROY, SLEEP, WAKE, WAYS };
-  unsigned way, is_later, is_recorded;
-  (void)state;
-  for (way = 0; way < WAYS; way++)
-    for (is_later = 0; is_later < 2; is_later++)
-      for (is_recorded = 0; is_recorded < 2; is_recorded++) {
-        gmlake_pool *pool, *asleep;
-        gmlake_stream own;
-        void *p, *q;
-        start(8);
-        own = open_stream();
-        A = open_stream();
-        B = open_stream();
-        asleep = open_pool(0);
-        (void)take_from(asleep, 2 * C, own);
-        if (way == WAKE) step(gmlake_pool_sleep(lake, asleep, GMLAKE_SLEEP_DROP, NULL));
-        pool = open_pool(0);
-        step(gmlake_mark_stream(lake, is_later ? B : A, GMLAKE_STREAM_STAYS)); /* first */
-        p = take_from(way < WAKE ? pool : NULL, 3 * C, is_recorded ? own : A);
-        q = take_on(3 * C, is_recorded ? own : B);
-        gmlake_mock_stream_set_lag(mock, A, 1000000);
-        hold(B);
-        if (is_recorded) step(gmlake_record_stream(lake, p, A));
-        if (is_recorded) step(gmlake_record_stream(lake, q, B));
-        drop_on(is_later ? p : q, is_recorded ? own : is_later ? A : B);
-        drop_on(is_later ? q : p, is_recorded ? own : is_later ? B : A);
-        if (way == COMMUNICATION) step(gmlake_mark_stream(lake, own, GMLAKE_STREAM_COMMUNICATION));
-        if (way == ON_NONE) (void)take_from(pool, 3 * C, NONE);
-        if (way == COMMUNICATION) (void)take_from(pool, 3 * C, own);
-        if (way == DESTROY) step(gmlake_pool_destroy(lake, pool));
-        if (way == SLEEP) step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
-        if (way == WAKE) (void)take_from(pool, 2 * C, own);
-        if (way == WAKE) step(gmlake_pool_wake(lake, asleep));
-        assert_true(is_awaited(A));
-        assert_false(is_awaited(B));
-        abandon();
-      }
-}
-
 /* Of a long queue the part that has completed is known early: fences stand in between. Every
    other chunk is freed, so that no two are one range of memory. */
 static void a_long_queue_of_frees_completes_in_parts(void **state) {
@@ -244,32 +196,6 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
   finish();
 }
 
-/* The legacy stream may not wait, and no captured stream either, whatever was planned before. */
-static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
-  gmlake_pool *pool;
-  gmlk_batch drive;
-  unsigned legacy, a, b;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  drop(take(C));
-  drop_on(take_on(C, B), B);
-  legacy = gmlk_stream_find(&lake->streams, LEGACY);
-  b = gmlk_stream_find(&lake->streams, B);
-  step(gmlake_capture_begin(lake, A, pool));
-  a = gmlk_stream_find(&lake->streams, A);
-  assert_ok(gmlake_mock_capture_begin(mock, A));
-  assert_ok(gmlk_batch_begin(lake, &drive, 0));
-  assert_error(gmlk_wait_for_work(lake, &drive, legacy, b, 1), OUT_OF_DEVICE_MEMORY);
-  assert_error(gmlk_wait_for_work(lake, &drive, a, b, 1), OUT_OF_DEVICE_MEMORY);
-  assert_ok(gmlk_batch_end(lake, &drive));
-  assert_int_equal(drive.calls, 0);
-  assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
-  step(gmlake_capture_end(lake, A));
-  step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
 /* More events than a stream has fences: 93 frees of a chunk on A complete one by one. Three of four
    chunks are freed, joined, so clean with the third. What is idle is never more than what is
    complete. */
@@ -407,13 +333,11 @@ static void a_free_on_a_stream_that_never_was(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_free_on_a_stream_that_never_was),
-      cmocka_unit_test(the_host_waits_for_whichever_is_enough),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
       cmocka_unit_test(programs_of_two_streams_settle),
       cmocka_unit_test(numbers_of_streams_end),
       cmocka_unit_test(numbers_of_streams_are_recycled),
       cmocka_unit_test(who_is_asked_whether_a_capture_runs),
-      cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(thinned_fences_make_nothing_clean_too_early),
       cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
