@@ -1059,26 +1059,6 @@ static struct heard {
   gmlake_result alloc_with;
 } heard;
 
-static int never_enough(void *user, gmlake *from, const gmlake_error_info *info) {
-  (void)from, (void)info;
-  ++*(int *)user;
-  return 1;
-}
-
-static void test_handler_is_asked_eight_times(void **state) {
-  int asked = 0;
-  (void)state;
-  prepare(4);
-  desc.oom.fn = never_enough;
-  desc.oom.user = &asked;
-  open_lake();
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(asked, 8);
-  assert_error(try_on(SIZE_MAX, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(asked, 16);
-  finish();
-}
-
 /* Asks, and tries to allocate, wherever it is told something. */
 static void listen(void *user, int level, const gmlake_error_info *info) {
   gmlake_error_info last;
@@ -1195,7 +1175,6 @@ int main(void) {
   ADD(test_stats_struct_bytes);
   ADD(test_result_names);
   ADD(test_no_description);
-  ADD(test_handler_is_asked_eight_times);
   ADD(test_logger_calls_the_lake);
 #if !defined(NDEBUG)
   ADD(test_assertions_tell_what_is_destroyed);

@@ -870,6 +870,9 @@ static const row rows[] = {
     {"a_block_names_no_forgotten_stream", TOGETHER,
      "{granule:16 cap:4} +p=1@A number:A=0 holds:p=1 fA +*=512b@C number:C=0 holds:p=1 fC "
      "+*=512b@D holds:p=1 -p@B"},
+    {"blocks_of_many_sizes_leave_metadata_flat", TOGETHER,
+     "{granule:16 cap:256} [10 +a-z=3b +a.1-z.1=5k +a.2-f.2=2+7k -a-z -a.2-f.2 -a.1-z.1 ] mark "
+     "[40 +a-z=3b +a.1-z.1=5k +a.2-f.2=2+7k -a-z -a.2-f.2 -a.1-z.1 ] metadata-grown=0"},
     /* Streams that come and go: a block of each stays, and so does a use of each of another block.
        */
     {"live_blocks_keep_no_numbers", TOGETHER,

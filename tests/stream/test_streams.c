@@ -110,28 +110,6 @@ static void numbers_of_streams_end(void **state) {
   assert_int_equal(host.bytes, 0);
 }
 
-/* Ten thousand streams, one after the other: numbers and host memory serve again. */
-static void numbers_of_streams_are_recycled(void **state) {
-  size_t flat = 0;
-  int round;
-  (void)state;
-  start(8);
-  for (round = 0; round < 10000; round++) {
-    gmlake_stream stream = open_stream();
-    void *p = NULL;
-    assert_ok(gmlake_alloc(lake, C, stream, &p));
-    assert_ok(gmlake_free(lake, p, stream));
-    assert_ok(gmlake_forget_stream(lake, stream));
-    gmlake_mock_stream_destroy(mock, stream);
-    if (round % 500 == 0) assert_ok(gmlake_check(lake));
-    if (round == 999) flat = stats().metadata_bytes;
-    if (round > 999) assert_int_equal(stats().metadata_bytes, flat);
-  }
-  assert_int_equal(stats().metadata_bytes, host_bytes);
-  assert_true(census().event_count < 1000);
-  finish();
-}
-
 /* ---- Captures -------------------------------------------------------------------------------- */
 
 static void begin_capture(gmlake_stream stream, gmlake_pool *pool) {
@@ -336,7 +314,6 @@ int main(void) {
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
       cmocka_unit_test(programs_of_two_streams_settle),
       cmocka_unit_test(numbers_of_streams_end),
-      cmocka_unit_test(numbers_of_streams_are_recycled),
       cmocka_unit_test(who_is_asked_whether_a_capture_runs),
       cmocka_unit_test(thinned_fences_make_nothing_clean_too_early),
       cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
