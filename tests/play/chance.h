@@ -252,7 +252,8 @@ static op draw(char verb) {
     o.bytes = chance(40) ? w.blocks[o.one].bytes : chance(60) ? GRAIN * below(64) : below(70000);
     break;
   case 'x':
-    o.one = any_for(verb, NAMES);
+    if (chance(30)) o.two = (unsigned char)(1 + any_for('U', BUFFERS));
+    o.one = o.two ? any_free() : any_for(verb, NAMES);
     break;
   case 'i':
     o.one = any_free();

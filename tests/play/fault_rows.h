@@ -1,9 +1,10 @@
-/* What test_faults.c plays with every fault: lines of language.h, each in some variants of the
-   lake. `reach` names what a play without faults must come by: 1 to 5 the paper's states; the slow
-   step that served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r
-   reclaim, h the handler; E a window evicted, R reused, Z stitched; X a split, V an event recorded,
-   P pending frees, T trimmed; a buffer that grew without a call (F), onto chunks that were there
-   (A), where another mapping had to go (Y). */
+/* What test_faults.c plays with every fault, or with some: lines of language.h, each in some
+   variants of the lake; * among these: with every fault each time. `reach` names what a play
+   without faults must come by: 1 to 5 the paper's states; the slow step that served an allocation:
+   c what others completed, s stitch, g grow, b borrow, w wait, r reclaim, h the handler; E a window
+   evicted, R reused, Z stitched; X a split, V an event recorded, P pending frees, T trimmed; a
+   buffer that grew without a call (F), onto chunks that were there (A), where another mapping had
+   to go (Y). */
 #if !defined(PLAY_FAULT_ROWS_H)
 #define PLAY_FAULT_ROWS_H
 
@@ -365,6 +366,7 @@ static const struct row {
     {"share-into-a-full-index", ".", "4",
      "{share} +z=1/x xz +a.1-z.1=512b +a.2-m.2=512b | iy=z -y"},
     {"share-left", ".", "4", "{share} +a=2/x | xa iy.2=a -y.2@n"},
+    {"share-a-buffer", ".a*", "", "{share cap:32} | N0:4^2 z0:4 xp/0 xq/0 iy.2=p -y.2@n K0 T:0"},
     /* policies */
     {"policy-piece", ".1wgfcplko", "2X", "{policy:1} " HOLES8 "a:p | +x=512b +y=1 -x +z=1"},
     {"policy-piece-of-two-tags", ".p", "2X", "{policy:1} " LAY8 "a:p -c -d@n | +x=1+1k -x +y=2"},

@@ -86,6 +86,8 @@ typedef struct block {
   uint32_t seed;          /* of what a kernel wrote last, 0: none has (device_use) */
   gmlake_handle *handles; /* exported */
   size_t handle_count;
+  struct buffer *shows; /* whose handles they are; NULL: the block's */
+  void *shown;          /* what an import showed, which nobody changes */
 } block;
 
 typedef struct buffer {
@@ -1007,8 +1009,10 @@ static void write_stamps(block *b) {
 static void judge_stamps(const block *b) {
   size_t at;
   uint64_t stamp;
-  if (!w.is_real || b->is_imported || w.pools[b->pool].asleep || w.is_lost || w.fatal) return;
-  for (at = 0; at < b->bytes; at += GRAIN) {
+  if (!w.is_real || w.pools[b->pool].asleep || w.is_lost || w.fatal) return;
+  if (b->shown)
+    judge(!memcmp((void *)(uintptr_t)b->at, b->shown, b->bytes), "an import has changed");
+  for (at = 0; at < b->bytes && !b->is_imported; at += GRAIN) {
     memcpy(&stamp, (const char *)(uintptr_t)b->at + at, sizeof(stamp));
     judge(stamp == stamp_of(b, at), "a live block does not hold what was written to it");
   }

@@ -16,7 +16,8 @@
      ra@A              record stream A on block a
      wa:2+512b         the address so far behind the start of block a, or of what it was last, is
                        refused where it is no block's start
-     xa  ib=a*3        export block a; import it as block b, three times behind one another
+     xa  xa/0  ib=a*3  export block a, or buffer 0 under the name a; import that as block b, three
+                       times behind one another
      fA  kA  vA        forget stream A; destroy it, told or untold (kA!U: though the manual forbids
                        that); the next one with its value
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
@@ -138,7 +139,7 @@ typedef struct word {
 
 static const word words[] = {
     {'+', "b=z@/"}, {'q', "=z@/"},   {'-', "b@"},      {'u', "b@"},        {'U', "d@"},
-    {'r', "b@"},    {'w', "b:z"},    {'x', "b"},       {'i', "b=c?*n"},    {'f', "S"},
+    {'r', "b@"},    {'w', "b:z"},    {'x', "b?/e"},    {'i', "b=c?*n"},    {'f', "S"},
     {'k', "S"},     {'v', "S"},      {'m', "S:n"},     {'h', "S"},         {'e', "S"},
     {'g', "S:n"},   {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},         {'B', "S:d/e"},
     {'E', "S"},     {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},

@@ -409,6 +409,7 @@ static int settle(const block *b, int on) {
 static void forget_block(block *b) {
   while (b->handle_count) (void)close(b->handles[--b->handle_count].fd);
   free(b->handles);
+  free(b->shown);
   memset(b, 0, sizeof(*b));
 }
 
@@ -673,23 +674,43 @@ static void do_wrong(int on) {
         "what is not live has chunks");
 }
 
+/* Cells before so many bytes. */
+static size_t cells_for(const buffer *b, size_t bytes) { return (bytes + b->chunk - 1) / b->chunk; }
+
 /* ---- Other processes: the lake has a block of its own twice ---------------------------------- */
 
+/* Its memory is another process's, too: it may not be handed over again. */
+static void note_export(block *b) {
+  range r = range_of(b);
+  map *m = NULL;
+  size_t i;
+  b->is_exported = 1;
+  while (next_grain(&r, &m))
+    for (i = 0; i < m->of->bytes / GRAIN; i++) m->of->grains[i].is_exported = 1;
+}
+
+/* Of the buffer, or of the block, where `of` is NULL. */
+static int may_export(const block *b, const buffer *of) {
+  size_t i, end = of ? cells_for(of, of->end) : 0;
+  for (i = 0; i < end; i++)
+    if (!of->cells[i].id) return 0;
+  return w.program->options[OPT_SHARE] && !w.pools[of ? of->pool : b->pool].asleep &&
+         (of ? end != 0 : b->is_exclusive && !b->is_imported && !b->is_borrowed && !b->graph);
+}
+
+/* Of a block; or of a buffer, whose handles are kept as those of a name without a block. */
 static void do_export(int on) {
   block *b = &w.blocks[now->one % NAMES];
+  buffer *of = now->two ? &w.buffers[(now->two - 1) % BUFFERS] : NULL;
   size_t count = 0, i;
-  range r;
   gmlake_result result;
-  map *m = NULL;
-  const grain *g;
   (void)on;
-  if (!b->id || b->handle_count) return;
-  if (is_passed_over(b->is_exclusive && !b->is_imported && !b->is_borrowed && !b->graph &&
-                     !w.pools[b->pool].asleep && w.program->options[OPT_SHARE]))
-    return;
+  if (b->handle_count || (of ? b->id || !of->value : !b->id)) return;
+  if (is_passed_over(may_export(b, of))) return;
   b->handles = (gmlake_handle *)calloc(CELLS * 8, sizeof(gmlake_handle));
   if (!b->handles) abort();
-  result = gmlake_export(lake, (void *)(uintptr_t)b->at, SHARED_AS, b->handles, CELLS * 8, &count);
+  result = gmlake_export(lake, (void *)(uintptr_t)(of ? of->at : b->at), SHARED_AS, b->handles,
+                         CELLS * 8, &count);
   if (is_done(result, "gmlake_export", MAY(b->may_be_borrowed, INVALID_ARGUMENT), GMLAKE_OK))
     b->handle_count = count;
   if (result || count > CELLS * 8) {
@@ -698,10 +719,21 @@ static void do_export(int on) {
     b->handle_count = 0;
     return;
   }
-  b->is_exported = 1;
-  r = range_of(b);
-  while ((g = next_grain(&r, &m)))
-    for (i = 0; i < m->of->bytes / GRAIN; i++) m->of->grains[i].is_exported = 1;
+  b->shows = of;
+  for (i = 0; i < count; i++)
+    judge(b->handles[i].type == SHARED_AS && (b->handles[i].fd < 0 || !b->handles[i].fabric[0]) &&
+              b->handles[i].bytes == (of ? of->chunk : w.pools[b->pool].chunk),
+          "a handle of another kind or size");
+  if (!of) note_export(b);
+  for (i = 0; of && i < cells_for(of, of->end); i++) note_export(&of->cells[i]);
+}
+
+/* What a name's handles are of; NULL: it is there no more. */
+static const void *original_of(const block *of) {
+  size_t i;
+  for (i = 0; of->shows && i < of->handle_count; i++)
+    if (!of->shows->cells[i].is_exported) return NULL;
+  return (void *)(uintptr_t)(of->shows ? of->shows->at : of->at);
 }
 
 static void do_import(int on) {
@@ -711,7 +743,7 @@ static void do_import(int on) {
   gmlake_handle *handles;
   gmlake_result result;
   void *ptr = NULL;
-  size_t i;
+  size_t i, bytes;
   (void)on;
   if (b->id || !count || census().handle_count + count > HANDLES / 2) return;
   handles = (gmlake_handle *)malloc(count * sizeof(*handles));
@@ -727,6 +759,14 @@ static void do_import(int on) {
   b->on = NOBODY;
   b->is_imported = 1;
   enter_block(b, ptr, 0, 0, 0);
+  bytes = b->bytes / times;
+  judge(b->flags == GMLAKE_EXCLUSIVE && bytes == of->handle_count * of->handles[0].bytes,
+        "an import of another size");
+  if (!w.is_real || !original_of(of)) return;
+  b->shown = malloc(b->bytes);
+  if (!b->shown) abort();
+  for (i = 0; i < times; i++) memcpy((char *)b->shown + i * bytes, original_of(of), bytes);
+  judge_stamps(b);
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
@@ -801,13 +841,11 @@ static void cells_leave(buffer *b, size_t first, size_t end) {
   for (; first < end; first++) {
     if (!b->cells[first].id) continue;
     if (desc.flags & GMLAKE_FILL && map_at(b->cells[first].at)) judge_freed(&b->cells[first], 0);
-    give_back(&b->cells[first]);
+    if (b->cells[first].is_exported) sums.pending_most += b->chunk;
+    if (!b->cells[first].is_exported) give_back(&b->cells[first]);
     memset(&b->cells[first], 0, sizeof(block));
   }
 }
-
-/* Cells before so many bytes. */
-static size_t cells_for(const buffer *b, size_t bytes) { return (bytes + b->chunk - 1) / b->chunk; }
 
 /* Whether the call has committed: a lack of memory that is there, or can be had, is a finding. */
 static int is_grown(const buffer *b, gmlake_result result, const char *call, size_t first,

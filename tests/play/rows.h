@@ -1779,6 +1779,24 @@ static const row rows[] = {
      "reserved=4 host:0 [52 -*@A ] L0@A D0"},
     /* ---- Export and import ---- */
 
+    {"a_block_is_shared", TOGETHER,
+     "{granule:16 cap:16 share} +p=3-100b/x xp iq=p exported=3 imported=3 reserved=6 -p "
+     "exported=0 holds:q=1 -q imported=0 reserved=0 driver-bytes=0"},
+    /* Its chunks are never used again, either, whether blocks could or not. */
+    {"a_buffer_is_shared", BOTH,
+     "{granule:16 cap:16 share} N0:8 xp/0!I says:empty_or_has_holes c0:1,1 xp/0!I says:holes z0:0 "
+     "z0:4 xp/0 xq/0 ip.2=p iq.2=q exported=4 d0:0,1 c0:0,1 K0 T:0 exported=0 holds:p.2=1 "
+     "holds:q.2=1"},
+    {"a_buffer_of_large_chunks_is_shared", TOGETHER,
+     "{granule:16 cap:16 share} N0:8^4 c0:4,4 xp/0!I says:holes z0:0 z0:4 xp/0 ip.2=p d0:0,4 "
+     "c0:0,4 K0 T:0 exported=0 holds:p.2=1"},
+    /* What a buffer gave up is returned by frees of such memory, and by trim. The free of any block
+       that came next did it, and waited for the driver. */
+    {"only_frees_of_shared_memory_return_it", TOGETHER,
+     "{granule:16 cap:8 share} +b=1 +w=1/x xw N0:1 z0:1 xp/0 z0:0 exported=2 -b exported=2 -w "
+     "exported=0"},
+    {"what_was_shared_may_be_live_at_the_end", BOTH,
+     "{granule:16 cap:16 share} N0:4 z0:2 xp/0 ip.2=p +w=1/x xw"},
     {"an_import_reserves_its_own_size", TOGETHER,
      "{granule:16 cap:16 share} +p=2/x xp addresses=64 iq=p addresses=66 -q addresses=64 -p"},
     /* Of what is freed three chunks are imported. */

@@ -49,6 +49,21 @@ static void serves_though_exported(void) {
   hand_a_to(1, 0, 0);
 }
 
+static void changes_an_import(void) {
+  ((unsigned char *)w.blocks[1].shown)[UNIT - 1]++;
+  judge_stamps(&w.blocks[1]);
+}
+
+/* A budget of so many chunks more than there are. */
+static void promises(size_t chunks) {
+  gmlake_budget budget;
+  must(gmlake_get_budget(lake, &budget), "gmlake_get_budget");
+  budget.allocatable_bytes += chunks * w.chunk;
+  judge_promise(&budget);
+}
+static void promises_too_much(void) { promises(1); }
+static void promises_too_little(void) { promises((size_t)-2); }
+
 static void serves_a_capture_of_pool_0(void) { hand_a_to(2, 2, 1); }
 static void serves_a_capture_of_pool_1(void) { hand_a_to(2, 2, 2); }
 
@@ -612,6 +627,10 @@ static const struct misdeed {
      "handed over while work may still use it"},
     {"exported_memory_serves", "{} +a=1@A -a@A", serves_though_exported,
      "exported memory was handed over"},
+    {"an_import_changes", "{share} +a=1/x xa ib=a", changes_an_import, "an import has changed"},
+    {"a_budget_promises_too_much", "{} +a=1", promises_too_much,
+     "what the budget promises is not served"},
+    {"a_budget_keeps_memory_back", "{} +a=1", promises_too_little, "the budget keeps memory back"},
     {"a_graphs_memory_serves_outside", "{} P0 BA:0/0 +a=1@A EA", serves_pool_0,
      "two live blocks share memory"},
     {"a_graphs_free_memory_serves_outside", "{} P0 BA:0/0 +a=1@A -a@A EA", serves_pool_0,

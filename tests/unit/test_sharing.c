@@ -1,6 +1,5 @@
-/* Export and import: what another process may have and what not, that it lies at one address with
-   its contents, that what was exported is released when it is freed and never serves again, and
-   that a failure anywhere leaves neither memory nor descriptors behind. */
+/* Export and import, beside the rows of tests/play: wrong arguments, backends that cannot share, too
+   many descriptors, and other processes, which may be killed. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -45,146 +44,6 @@ static void *import_now(void) {
   step(gmlake_import(lake, handles, handle_count, &ptr));
   assert_non_null(ptr);
   return ptr;
-}
-
-static void write_to(void *ptr, size_t bytes, unsigned seed) {
-  size_t i;
-  for (i = 0; i < bytes; i += 512) ((unsigned char *)ptr)[i] = (unsigned char)(seed + i / 512);
-}
-
-static void assert_written(const void *ptr, size_t bytes, unsigned seed) {
-  size_t i;
-  for (i = 0; i < bytes; i += 512)
-    assert_int_equal(((const unsigned char *)ptr)[i], (unsigned char)(seed + i / 512));
-}
-
-static void a_block_is_shared(void **state) {
-  gmlake_allocation_info info;
-  gmlake_stats none;
-  char *block, *other;
-  size_t i;
-  (void)state;
-  start_sharing(16);
-  memset(handles, 0x5A, sizeof(handles));
-  block = (char *)take_flags(3 * C - 100, GMLAKE_EXCLUSIVE);
-  write_to(block, 3 * C, 1);
-  export_now(block, 3);
-  assert_int_equal(handles[0].bytes, C);
-  for (i = 0; i < sizeof(handles[0].fabric); i++) assert_int_equal(handles[0].fabric[i], 0);
-  other = (char *)import_now();
-  assert_true(other != block);
-  assert_written(other, 3 * C, 1);
-  write_to(other, 3 * C, 2);
-  assert_written(block, 3 * C, 2);
-  assert_ok(gmlake_get_allocation(lake, other, &info));
-  assert_int_equal(info.bytes, 3 * C);
-  assert_int_equal(info.flags, GMLAKE_EXCLUSIVE);
-  assert_null(info.pool);
-  assert_int_equal(stats().exported_bytes, 3 * C);
-  assert_int_equal(stats().imported_bytes, 3 * C);
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  none.struct_bytes = 0;
-  assert_ok(gmlake_pool_get_stats(lake, NULL, &none)); /* both are in no pool */
-  assert_int_equal(none.live_count, 2);
-  assert_int_equal(none.reserved_bytes, 6 * C);
-  assert_int_equal(none.exported_bytes, 3 * C);
-  assert_int_equal(none.imported_bytes, 3 * C);
-  assert_int_equal(census().reserved_address_bytes - 3 * C,
-                   (census().reserved_address_bytes - 3 * C) / C * C);
-  close_handles();
-  drop(block); /* the importer keeps the memory */
-  assert_int_equal(stats().exported_bytes, 0);
-  assert_written(other, 3 * C, 2);
-  drop(other);
-  assert_int_equal(stats().imported_bytes, 0);
-  assert_int_equal(stats().reserved_bytes, 0);
-  assert_int_equal(census().physical_bytes, 0);
-  finish();
-}
-
-static void a_buffer_is_shared(void **state) {
-  gmlake_buffer_desc wanted = buffer_desc(8 * C);
-  gmlake_buffer_info info;
-  gmlake_buffer *buffer;
-  size_t chunk;
-  (void)state;
-  for (chunk = C; chunk <= 4 * C; chunk *= 4) {
-    void *other;
-    start_sharing(16);
-    wanted.chunk_bytes = chunk;
-    step(gmlake_buffer_create(lake, &wanted, &buffer));
-    assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
-    step_error(gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count), INVALID_ARGUMENT);
-    step(gmlake_buffer_commit(lake, buffer, chunk, chunk, LEGACY));
-    step_error(gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count), INVALID_ARGUMENT);
-    assert_non_null(strstr(last_error().text, "holes"));
-    step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
-    step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
-    write_to(info.ptr, 4 * C, 1);
-    export_now(info.ptr, 4 * C / chunk);
-    export_now((close_handles(), info.ptr), 4 * C / chunk); /* once more */
-    other = import_now();
-    close_handles();
-    assert_written(other, 4 * C, 1);
-    assert_int_equal(stats().exported_bytes, 4 * C);
-    step(gmlake_buffer_discard(lake, buffer, 0, chunk, LEGACY));
-    step(gmlake_buffer_commit(lake, buffer, 0, chunk, LEGACY)); /* other memory */
-    write_to(info.ptr, chunk, 7);
-    assert_written(other, 4 * C, 1);
-    step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-    (void)trim_to(0);
-    assert_int_equal(stats().exported_bytes, 0);
-    assert_written(other, 4 * C, 1);
-    drop(other);
-    finish();
-  }
-}
-
-/* What a buffer gave up is returned by frees of such memory, and by trim. The free of any block
-   that came next did it, and waited for the driver. */
-static void only_frees_of_shared_memory_return_it(void **state) {
-  gmlake_buffer_desc wanted = buffer_desc(C);
-  gmlake_buffer *buffer;
-  gmlake_buffer_info info;
-  void *block, *whole;
-  (void)state;
-  start_sharing(8);
-  block = take(C);
-  whole = take_flags(C, GMLAKE_EXCLUSIVE);
-  export_now(whole, 1);
-  close_handles();
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
-  step(gmlake_buffer_get_info(lake, buffer, &info));
-  export_now(info.ptr, 1);
-  close_handles();
-  step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
-  assert_int_equal(stats().exported_bytes, 2 * C);
-  drop(block);
-  assert_int_equal(stats().exported_bytes, 2 * C);
-  drop(whole);
-  assert_int_equal(stats().exported_bytes, 0);
-  finish();
-}
-
-/* The lake that ends has them all: blocks, buffers, imports. */
-static void what_was_shared_may_be_live_at_the_end(void **state) {
-  const size_t before = open_descriptors();
-  gmlake_buffer_info info;
-  gmlake_buffer *buffer;
-  (void)state;
-  start_sharing(16);
-  buffer = open_buffer(4);
-  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
-  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
-  export_now(info.ptr, 2 * C / info.chunk_bytes);
-  (void)import_now();
-  close_handles();
-  export_now(take_flags(C, GMLAKE_EXCLUSIVE), 1);
-  close_handles();
-  assert_ok(gmlake_destroy(lake));
-  close_mock(); /* which finds what is left */
-  assert_int_equal(open_descriptors(), before);
 }
 
 static void refused(gmlake_result result, const char *text) {
@@ -308,69 +167,6 @@ static void the_limit_on_descriptors_is_named(void **state) {
   finish();
 }
 
-/* What a program shares of a buffer, with any call that may fail failing; of blocks test_faults
-   has it. */
-static void share_a_little(void) {
-  gmlake_buffer_desc of = buffer_desc(4 * C);
-  gmlake_buffer *buffer = NULL;
-  gmlake_buffer_info info;
-  void *other = NULL;
-  of.chunk_bytes = 2 * C;
-  if (!gmlake_buffer_create(lake, &of, &buffer) &&
-      !gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY) &&
-      !gmlake_buffer_get_info(lake, buffer, &info) &&
-      !gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count)) {
-    (void)gmlake_import(lake, handles, handle_count, &other);
-    close_handles();
-  }
-  assert_ok(gmlake_check(lake));
-  while (other && gmlake_free(lake, other, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
-  assert_ok(gmlake_check(lake));
-  while (buffer && gmlake_buffer_destroy(lake, buffer, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
-    continue;
-  (void)gmlake_trim(lake, 0, NULL);
-  assert_ok(gmlake_check(lake));
-}
-
-static void every_call_may_fail(void **state) {
-  static const gmlake_result results[] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
-                                          GMLAKE_ERROR_DEVICE_LOST};
-  const size_t before = open_descriptors();
-  size_t i;
-  long at;
-  int stays;
-  (void)state;
-  for (i = 0; i < 3; i++)
-    for (stays = 0; stays < 2; stays++)
-      for (at = 1;; at++) {
-        uint64_t calls;
-        start_sharing(32);
-        calls = census().call_count;
-        gmlake_mock_fail_at(mock, calls + (uint64_t)at, results[i], stays);
-        share_a_little();
-        calls = census().call_count - calls;
-        gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
-        if (results[i] == GMLAKE_ERROR_DRIVER) share_a_little(); /* it goes on */
-        (void)gmlake_destroy(lake);
-        close_mock();
-        if (calls < (uint64_t)at) break;
-      }
-  for (at = 1; at < 200; at++) {
-    long left;
-    start_sharing(32);
-    host_fail_in = at;
-    share_a_little();
-    left = host_fail_in;
-    host_fail_in = 0;
-    share_a_little();
-    assert_int_equal(stats().exported_bytes + stats().imported_bytes, 0);
-    finish();
-    if (left) break;
-  }
-  assert_true(at > 10 && at < 200);
-  assert_int_equal(open_descriptors(), before);
-}
-
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static void send_handles(int to) {
@@ -484,15 +280,10 @@ static void importers_may_be_killed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_block_is_shared),
-      cmocka_unit_test(a_buffer_is_shared),
-      cmocka_unit_test(only_frees_of_shared_memory_return_it),
-      cmocka_unit_test(what_was_shared_may_be_live_at_the_end),
       cmocka_unit_test(wrong_arguments_are_refused),
       cmocka_unit_test(too_many_handles_are_refused),
       cmocka_unit_test(a_backend_may_not_share),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
-      cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(importers_may_be_killed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
