@@ -24,8 +24,8 @@ static gmlake_stats stats(void) {
   return all;
 }
 
-/* A lake that has lost memory or lacks addresses, a handler, and exported memory make it a guess; on
-   a device with a time of its own it may be complete by then. */
+/* A lake that has lost memory or lacks addresses, a handler, and exported memory make it a guess;
+   on a device with a time of its own it may be complete by then. */
 static int can_foretell(void) {
   const size_t *options = w.program->options;
   return !has_own_time() && !w.lacks_addresses && !w.fault_count && !w.host_in &&

@@ -1,5 +1,5 @@
 /* Sleep and wake, of what tests/play/sleep_rows.h and tests/play/fault_rows.h cannot say: other
-   tables and hooks, large contents, residency, threads. */
+   tables and hooks, large contents, threads. */
 #include "waiters.h"
 
 #define GMLAKE_IMPLEMENTATION
@@ -216,119 +216,6 @@ static void a_hundred_gib_sleep_and_wake_in_time(void **state) {
   }
 }
 
-/* ---- residency ------------------------------------------------------------------------------- */
-
-static struct told {
-  int leaves, back, refuses_at;
-  uint64_t generation[2]; /* of the last that left, and that was back */
-  void *ptrs[8];
-} told;
-
-static int on_residency(void *user, gmlake *l, const gmlake_residency_info *info) {
-  gmlake_allocation_info block;
-  assert_ptr_equal(user, &told);
-  assert_ok(gmlake_get_allocation(l, info->ptr, &block));
-  assert_int_equal(block.requested_bytes, info->bytes);
-  assert_int_equal(block.user_data, info->user_data);
-  assert_ptr_equal(block.pool, info->pool);
-  assert_ok(gmlake_check(l));
-  assert_true(gmlake_mock_has_access(mock, info->ptr, info->bytes, 0)); /* it is still, or again */
-  assert_error(gmlake_pool_sleep(l, info->pool, DROP, NULL), BUSY);
-  assert_error(gmlake_pool_wake(l, info->pool), BUSY);
-  if (info->pool) assert_error(gmlake_pool_destroy(l, info->pool), BUSY);
-  told.generation[info->event == GMLAKE_RESIDENCY_BACK] = info->generation;
-  if (info->event == GMLAKE_RESIDENCY_BACK) {
-    told.back++;
-    return 1; /* means nothing here */
-  }
-  told.ptrs[told.leaves++ % 8] = info->ptr;
-  return told.leaves == told.refuses_at;
-}
-
-static void residency_is_told(void **state) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_TELL_RESIDENCY, NULL);
-  gmlake_pool *pool;
-  void *blocks[3], *plain;
-  int i;
-  (void)state;
-  start(64);
-  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT); /* nobody is to be told */
-  finish();
-  memset(&told, 0, sizeof(told));
-  prepare(64);
-  desc.residency.fn = on_residency;
-  desc.residency.user = &told;
-  open_lake();
-  pool = open_pool(0);
-  plain = take_from(pool, 2 * C, LEGACY);
-  wanted.pool = pool;
-  for (i = 0; i < 3; i++) {
-    wanted.user_data = (uint64_t)i;
-    wanted.bytes = C + (size_t)i;
-    blocks[i] = take_with(&wanted, LEGACY);
-    fill(blocks[i], C, i);
-  }
-  (void)sleep_now(pool, KEEP);
-  assert_int_equal(told.leaves, 3);
-  assert_int_equal(told.back, 0);
-  assert_int_equal(sleep_now(pool, KEEP), 0); /* nobody is told: it sleeps already */
-  assert_int_equal(told.leaves, 3);
-  drop(blocks[0]); /* it is not told of again */
-  wake_now(pool);
-  assert_int_equal(told.back, 2);
-  assert_int_equal(told.generation[1], told.generation[0] + 1);
-  (void)sleep_now(pool, KEEP);
-  assert_int_equal(told.leaves, 5);
-  assert_int_equal(told.generation[0], told.generation[1]);
-  wake_now(pool);
-  assert_int_equal(told.back, 4);
-  told.refuses_at = 7; /* the second of two */
-  step_error(gmlake_pool_sleep(lake, pool, KEEP, NULL), BUSY);
-  assert_int_equal(told.leaves, 7);
-  assert_int_equal(told.back, 5); /* the one that had not refused */
-  assert_int_equal(told.generation[1], told.generation[0]);
-  assert_false(is_asleep(pool));
-  gmlake_mock_fail_at(mock, census().call_count + 1, GMLAKE_ERROR_DRIVER, 1);
-  assert_error(gmlake_pool_sleep(lake, pool, KEEP, NULL), DRIVER);
-  assert_int_equal(last_error().result,
-                   GMLAKE_ERROR_DRIVER); /* not what the callback's calls left */
-  gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
-  assert_int_equal(told.back, 7); /* both: it stays awake */
-  assert_int_equal(told.generation[1], told.generation[0]);
-  for (i = 1; i < 3; i++) assert_filled(blocks[i], C, i);
-  drop(plain);
-  finish();
-}
-
-/* A window is told of once, where its first piece lies. */
-static void windows_are_told_of_where_they_begin(void **state) {
-  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_TELL_RESIDENCY, NULL);
-  void *window, *between, *hold[3];
-  (void)state;
-  memset(&told, 0, sizeof(told));
-  prepare(64);
-  desc.residency.fn = on_residency;
-  desc.residency.user = &told;
-  open_lake();
-  hold[0] = take(C);
-  wanted.bytes = C;
-  between = take_with(&wanted, LEGACY);
-  hold[1] = take(C);
-  hold[2] = take(C);
-  drop(hold[0]);
-  drop(hold[1]);
-  wanted.bytes = 2 * C;
-  window = take_with(&wanted, LEGACY);
-  assert_int_equal(piece_count(window), 2);
-  (void)sleep_now(NULL, DROP);
-  assert_int_equal(told.leaves, 2);
-  assert_ptr_equal(told.ptrs[0], window);
-  assert_ptr_equal(told.ptrs[1], between);
-  wake_now(NULL);
-  assert_int_equal(told.back, 2);
-  finish();
-}
-
 /* ---- other threads --------------------------------------------------------------------------- */
 
 static gmlake_pool *busy_pool;
@@ -404,8 +291,6 @@ int main(void) {
       cmocka_unit_test(host_memory_comes_from_the_hook),
       cmocka_unit_test(large_contents_are_kept),
       cmocka_unit_test(a_hundred_gib_sleep_and_wake_in_time),
-      cmocka_unit_test(residency_is_told),
-      cmocka_unit_test(windows_are_told_of_where_they_begin),
       cmocka_unit_test(other_threads_work_on),
   };
   int failed;
