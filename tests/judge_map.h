@@ -192,7 +192,10 @@ static const char *map_wrong(gmlake *lake, gmlake_pool *const *pools, size_t poo
   if (!all) abort();
   memset(all, 0x5A, (count + 1) * sizeof(*all));
   untouched = all[count];
-  if (gmlake_get_map(lake, all, count + 1, &again) || again != count)
+  if (gmlake_get_map(lake, all, count / 2, &again) || again != count ||
+      memcmp(&all[count / 2], &untouched, sizeof(untouched)) != 0)
+    wrong = "the map is longer than there is room for";
+  else if (gmlake_get_map(lake, all, count + 1, &again) || again != count)
     wrong = "the map's count changes";
   else if (memcmp(&all[count], &untouched, sizeof(untouched)) != 0)
     wrong = "the map is longer than it says";

@@ -144,26 +144,6 @@ static void a_map_tells_arenas_and_pools(void **state) {
   finish();
 }
 
-static void a_map_that_does_not_fit_tells_the_count(void **state) {
-  gmlake_map_entry map[8], untouched;
-  size_t count, capacity;
-  (void)state;
-  start(8);
-  (void)take(512);
-  memset(&untouched, 0x5A, sizeof(untouched));
-  for (capacity = 0; capacity < 8; capacity++) {
-    memset(map, 0x5A, sizeof(map));
-    assert_ok(gmlake_get_map(lake, map, capacity, &count));
-    assert_int_equal(count, 3); /* a chunk, a block, a hole */
-    for (count = 0; count < 8; count++)
-      assert_int_equal(memcmp(&map[count], &untouched, sizeof(untouched)) == 0,
-                       count >= capacity || count >= 3);
-  }
-  assert_ok(gmlake_get_map(lake, NULL, 0, &count));
-  assert_int_equal(count, 3);
-  finish();
-}
-
 static int refuses_unmap, refuses_release; /* so many times from now on */
 
 static gmlake_result unmap_or_not(void *user, uint64_t address, size_t bytes, int *out_code) {
@@ -279,7 +259,6 @@ int main(void) {
       cmocka_unit_test(buffers_are_found_up_to_where_they_may_grow),
       cmocka_unit_test(a_map_tells_ages_and_what_windows_join),
       cmocka_unit_test(a_map_tells_arenas_and_pools),
-      cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
       cmocka_unit_test(a_map_tells_what_is_quarantined),
       cmocka_unit_test(a_map_looks_at_no_block_behind_the_end),
       cmocka_unit_test(what_cannot_be_counted_is_told),
