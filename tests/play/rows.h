@@ -807,6 +807,9 @@ static const row rows[] = {
     {"none_keeps_recorded_blocks_of_a_pool", TOGETHER,
      "{granule:16 cap:4} P0 +p=1@A/0 rp@B hB -p@n T:0 released=0 +a.2=1@A/0 off:a.2=p eB T:0 "
      "released=1"},
+    /* The new block finds what a freed one is filled with. */
+    {"what_streams_still_use_is_filled_later", TOGETHER,
+     "{granule:16 cap:1 fill} +p=1@A rp@B hB -p@A eB +q=1@A at:q=p errors-told=0"},
     {"pending_frees_are_in_the_budget", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +p=1@A rp@B hB -p@A Q at-work=1 idle=3 allocatable=8 "
      "eB Q at-work=0 idle=4"},

@@ -1,6 +1,6 @@
-/* What finds errors of the program's, beside the rows of tests/play/misuse_rows.h: memory that
-   waits is filled later, writes to free memory, uses that the mock is told of, leaks, and guards
-   behind windows. That uses which are right are not refused the judge sees, in random programs. */
+/* What finds errors of the program's, beside the rows of tests/play: writes to free memory, uses
+   that the mock is told of, leaks, and guards behind windows. That uses which are right are not
+   refused the judge sees, in random programs. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -30,24 +30,6 @@ static void *take_window(void **b) {
   drop(b[1]);
   drop(b[3]);
   return take(2 * C);
-}
-
-static void what_streams_still_use_is_not_filled(void **state) {
-  gmlake_stream other;
-  char *block;
-  (void)state;
-  open_with(GMLAKE_FILL);
-  other = open_stream();
-  block = (char *)take(C);
-  memset(block, 1, C);
-  step(gmlake_record_stream(lake, block, other));
-  gmlake_mock_stream_hold(mock, other);
-  drop(block);
-  assert_true(is_filled(block, C, 1));
-  gmlake_mock_stream_finish(mock, other);
-  (void)trim_to(C);
-  assert_true(is_filled(block, C, GMLAKE_FILL_FREE));
-  finish();
 }
 
 /* ---- Writes to free memory ---- */
@@ -409,7 +391,6 @@ static void a_guard_lies_behind_each_window(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_streams_still_use_is_not_filled),
       cmocka_unit_test(a_write_to_free_memory_is_told),
       cmocka_unit_test(what_may_be_written_to_is_not_told),
       cmocka_unit_test(a_stream_has_to_be_recorded_or_waited_for),
