@@ -517,36 +517,6 @@ static void a_window_of_many_pieces_has_records_for_all(void **state) {
   finish();
 }
 
-static void two_lakes_share_a_backend(void **state) {
-  gmlake *first, *second;
-  gmlake_pool *pool;
-  gmlake_alloc_desc wanted;
-  void *a, *b, *ptr = &ptr;
-  (void)state;
-  start(8);
-  first = lake;
-  a = take(3 * C);
-  pool = open_pool(0);
-  open_lake();
-  second = lake;
-  b = take(3 * C);
-  memset(a, 1, 3 * C);
-  memset(b, 2, 3 * C);
-  assert_int_equal(*((char *)a + C), 1);
-  step_error(gmlake_free(second, a, LEGACY), UNKNOWN_POINTER);
-  step_error(gmlake_pool_destroy(second, pool), INVALID_ARGUMENT);
-  step_error(gmlake_capture_begin(second, open_stream(), pool), INVALID_ARGUMENT);
-  wanted = request(C, 0, pool);
-  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
-  assert_error(try_on(3 * C, LEGACY), OUT_OF_DEVICE_MEMORY); /* one device */
-  assert_ok(gmlake_free(first, a, LEGACY));
-  assert_ok(gmlake_destroy(first));
-  assert_ok(gmlake_alloc(second, 4 * C, LEGACY, &ptr));
-  drop(ptr);
-  drop(b);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(create_refuses_a_table_with_a_gap),
@@ -564,7 +534,6 @@ int main(void) {
       cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),
       cmocka_unit_test(window_space_fits_its_records),
       cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),
-      cmocka_unit_test(two_lakes_share_a_backend),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
