@@ -225,6 +225,11 @@ static void draw_answers(op *o) {
   o->bytes = chance(90) ? 1 + below(65535) : 0;
 }
 
+static void draw_export(op *o) {
+  if (chance(30)) o->two = (unsigned char)(1 + any_for('U', BUFFERS));
+  o->one = o->two ? any_free() : any_for('x', NAMES);
+}
+
 static op draw(char verb) {
   op o;
   memset(&o, 0, sizeof(o));
@@ -252,8 +257,7 @@ static op draw(char verb) {
     o.bytes = chance(40) ? w.blocks[o.one].bytes : chance(60) ? GRAIN * below(64) : below(70000);
     break;
   case 'x':
-    if (chance(30)) o.two = (unsigned char)(1 + any_for('U', BUFFERS));
-    o.one = o.two ? any_free() : any_for(verb, NAMES);
+    draw_export(&o);
     break;
   case 'i':
     o.one = any_free();
