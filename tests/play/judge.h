@@ -87,6 +87,7 @@ typedef struct block {
   gmlake_handle *handles; /* exported */
   size_t handle_count;
   struct buffer *shows; /* whose handles they are; NULL: the block's */
+  uint32_t shows_to;    /* the last of its cells that there was */
   void *shown;          /* what an import showed, which nobody changes */
   int has_left;         /* desc.residency was told so, and not yet that it is back */
   uint64_t generation;  /* that it was told of last, + 1; 0: of none */
