@@ -366,7 +366,7 @@ static const struct row {
     {"share-into-a-full-index", ".", "4",
      "{share} +z=1/x xz +a.1-z.1=512b +a.2-m.2=512b | iy=z -y"},
     {"share-left", ".", "4", "{share} +a=2/x | xa iy.2=a -y.2@n"},
-    {"share-a-buffer", ".a*", "", "{share cap:32} | N0:4^2 z0:4 xp/0 xq/0 iy.2=p -y.2@n K0 T:0"},
+    {"share-a-buffer", ".*", "", "{share cap:32} | N0:4^2 z0:4 xp/0 xq/0 iy.2=p -y.2@n K0 T:0"},
     /* policies */
     {"policy-piece", ".1wgfcplko", "2X", "{policy:1} " HOLES8 "a:p | +x=512b +y=1 -x +z=1"},
     {"policy-piece-of-two-tags", ".p", "2X", "{policy:1} " LAY8 "a:p -c -d@n | +x=1+1k -x +y=2"},
