@@ -248,6 +248,12 @@ SLEEP
   - It costs what creating, mapping, unmapping and releasing each chunk costs, or the copies where
     these take longer: both go on at once.
 
+INTEGRATED DEVICES
+  The memory of a DGX Spark (GB10) or a Jetson is the host's. There, free memory is what Linux has
+  available (MemAvailable, without swap): the driver leaves out the page cache, which the system
+  gives up when asked. Sleep with KEEP would hold all twice: refused, unless desc.sleep_host puts it
+  elsewhere, as in a mapped file. Chunks are 2 MiB by default. No such machine has run this yet.
+
 SHARING
   I want another process to have a tensor. Give both lakes desc.handle_types GMLAKE_HANDLE_POSIX_FD.
   Allocate with GMLAKE_EXCLUSIVE, or use a buffer. gmlake_export writes the handles: send them
@@ -421,8 +427,9 @@ typedef struct gmlake_device_properties {
   unsigned handle_types;    /* mask of GMLAKE_HANDLE_* that create accepts */
   int is_host_memory;       /* the host may read and write what is mapped: GMLAKE_FILL */
   char name[64];
-  int device;       /* its number, from 0 on, */
-  int device_count; /* how many devices there are; 0: the backend does not say */
+  int device;        /* its number, from 0 on, */
+  int device_count;  /* how many devices there are; 0: the backend does not say */
+  int is_integrated; /* its memory is the host's, and free what the system has available */
 } gmlake_device_properties;
 
 #define GMLAKE_HANDLE_POSIX_FD 1u
@@ -552,7 +559,8 @@ typedef struct gmlake_mock_desc { /* all zero: sensible defaults */
   size_t granularity_bytes;       /* 0: 2 MiB; a power of two, at least the host's page */
   int bookkeeping_only;           /* no memory behind the addresses */
   gmlake_mock_costs costs;
-  int device_count; /* 0: 8; at most 32. The mock is number 0, the others may be its peers */
+  int device_count;       /* 0: 8; at most 32. The mock is number 0, the others may be its peers */
+  size_t available_bytes; /* less than the capacity, not 0: integrated, so much is available */
 } gmlake_mock_desc;
 
 typedef struct gmlake_mock_census {
@@ -887,7 +895,7 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   unsigned flags;
   gmlake_cross_stream cross_stream;
   size_t chunk_bytes;           /* of a physical chunk, a power of two up to 1 GiB; 0: device memory
-                                   / 8192, rounded down to a power of two, 2 to 32 MiB */
+                                   / 8192, down to a power of two, 2 to 32 MiB; integrated: 2 MiB */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
   size_t stitched_bytes_max;    /* StitchFree's threshold: bytes of all windows together. Divided by
@@ -1207,8 +1215,8 @@ GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *lake, gmlake_pool *pool, gml
    and free chunks may be gone; only if the driver refuses to undo it, it sleeps with all contents,
    and gmlake_pool_wake tries again. What the driver refuses to release counts as quarantined until
    it wakes, and the logger is told. Errors: CAPTURING (into the pool), BUSY, UNSUPPORTED (KEEP, and
-   the backend cannot copy), OUT_OF_HOST_MEMORY, INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED,
-   SHUTTING_DOWN. */
+   the backend cannot copy, or the device is integrated and desc.sleep_host not set),
+   OUT_OF_HOST_MEMORY, INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *lake, gmlake_pool *pool, gmlake_sleep_mode mode,
                                            size_t *out_released_bytes);
 /* Gives memory to every address again, and what KEEP kept its contents; after DROP contents are
@@ -10817,10 +10825,11 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
                      GMLK_ULL(gmlk_pool_chunks(l, pool).exported_bytes));
   if (keeps && !(GMLK_HAS(&l->driver, copy) &&
                  (l->desc.sleep_host.malloc_fn ||
-                  (GMLK_HAS(&l->driver, host_alloc) && GMLK_HAS(&l->driver, host_free)))))
+                  (!l->device.is_integrated && GMLK_HAS(&l->driver, host_alloc) &&
+                   GMLK_HAS(&l->driver, host_free)))))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
-                     "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither "
-                     "it nor desc.sleep_host has host memory; use GMLAKE_SLEEP_DROP");
+                     "mode is GMLAKE_SLEEP_KEEP: the backend cannot copy, or has no host memory "
+                     "but the device's own; set desc.sleep_host, or use GMLAKE_SLEEP_DROP");
   gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_LEAVES, &end);
   if (!result) result = gmlk_pool_put_to_sleep(l, pool, keeps, released);
@@ -11820,7 +11829,7 @@ static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_
                                       uint64_t *out_handle, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const int is_whole = bytes && bytes % mock->desc.granularity_bytes == 0;
-  const int is_there = bytes <= mock->desc.capacity_bytes - mock->census.physical_bytes &&
+  const int is_there = bytes <= mock->desc.available_bytes - mock->census.physical_bytes &&
                        bytes <= GMLK_MOCK_FILE_MAX - mock->file_end;
   const uint64_t mib = bytes / GMLK_MIB, more = mib > 512 ? mib - 512 : 0;
   gmlk_mock_handle *handle;
@@ -12282,6 +12291,7 @@ static gmlake_result gmlk_mock_get_properties(void *user, gmlake_device_properti
     out->handle_types = GMLAKE_HANDLE_POSIX_FD;
     out->is_host_memory = mock->file >= 0;
     out->device_count = mock->desc.device_count;
+    out->is_integrated = mock->desc.available_bytes < mock->desc.capacity_bytes;
     memcpy(out->name, "gmlake mock", sizeof("gmlake mock"));
   }
   return gmlk_mock_leave(mock, 0, out_code);
@@ -12291,7 +12301,7 @@ static gmlake_result gmlk_mock_get_memory_info(void *user, size_t *out_free_byte
                                                size_t *out_total_bytes, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   if (!mock->result) {
-    *out_free_bytes = mock->desc.capacity_bytes - mock->census.physical_bytes;
+    *out_free_bytes = mock->desc.available_bytes - mock->census.physical_bytes;
     *out_total_bytes = mock->desc.capacity_bytes;
   }
   return gmlk_mock_leave(mock, mock->costs->memory_info, out_code);
@@ -12396,6 +12406,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->file = -1;
   mock->desc = *desc;
   if (!desc->capacity_bytes) mock->desc.capacity_bytes = 16384 * GMLK_MIB;
+  if (!desc->available_bytes) mock->desc.available_bytes = mock->desc.capacity_bytes;
   if (!desc->granularity_bytes) mock->desc.granularity_bytes = 2 * GMLK_MIB;
   if (!desc->device_count) mock->desc.device_count = 8;
   mock->costs = &gmlk_mock_cost_table[(unsigned)desc->costs % GMLK_MOCK_COSTS];
@@ -12407,7 +12418,8 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   if (!desc->bookkeeping_only) mock->file = gmlk_mock_host_file(GMLK_MOCK_FILE_MAX);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
       mock->desc.granularity_bytes < gmlk_mock_page_bytes() || mock->desc.device_count < 1 ||
-      mock->desc.device_count > 32 || (unsigned)desc->costs >= GMLK_MOCK_COSTS)
+      mock->desc.device_count > 32 || mock->desc.available_bytes > mock->desc.capacity_bytes ||
+      (unsigned)desc->costs >= GMLK_MOCK_COSTS)
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
   else
     result = desc->bookkeeping_only || mock->file >= 0 ? gmlk_mock_add_stream(mock, &legacy)
@@ -12803,6 +12815,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, con
 
 /* CUdevice_attribute by number: the cuda.h at hand may be too old to have the names. */
 enum {
+  GMLK_CUDA_ATTRIBUTE_INTEGRATED = 18,
   GMLK_CUDA_ATTRIBUTE_VMM = 102,
   GMLK_CUDA_ATTRIBUTE_POSIX_FD = 103,
   GMLK_CUDA_ATTRIBUTE_RDMA_WITH_VMM = 110,
@@ -13070,6 +13083,17 @@ static gmlake_result gmlk_cuda_get_properties(void *user, gmlake_device_properti
   return GMLAKE_OK;
 }
 
+/* What the system can give without swapping; 0: it does not say. Why: see bench/NOTES.md. */
+static size_t gmlk_cuda_available(void) {
+  FILE *file = fopen("/proc/meminfo", "r");
+  unsigned long long kib = 0;
+  char line[128];
+  while (file && fgets(line, sizeof(line), file))
+    if (sscanf(line, "MemAvailable: %llu", &kib) == 1) break;
+  if (file) (void)fclose(file);
+  return (size_t)kib * 1024;
+}
+
 static gmlake_result gmlk_cuda_get_memory_info(void *user, size_t *out_free_bytes,
                                                size_t *out_total_bytes, int *out_code) {
   gmlk_cuda_call call;
@@ -13078,7 +13102,8 @@ static gmlake_result gmlk_cuda_get_memory_info(void *user, size_t *out_free_byte
   if (gmlk_cuda_enter(user, &call)) {
     call.code = call.cuda->fn.MemGetInfo(&free_bytes, &total_bytes);
     if (call.code == CUDA_SUCCESS) {
-      *out_free_bytes = free_bytes;
+      const size_t available = call.cuda->properties.is_integrated ? gmlk_cuda_available() : 0;
+      *out_free_bytes = available ? available : free_bytes;
       *out_total_bytes = total_bytes;
     }
   }
@@ -13470,6 +13495,7 @@ static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
   if (code == CUDA_SUCCESS) code = cuda->fn.DeviceGetCount(&properties->device_count);
   if (code == CUDA_SUCCESS) {
     cuda->rdma_capable = gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_RDMA_WITH_VMM) ? 1 : 0;
+    properties->is_integrated = gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_INTEGRATED) != 0;
     prop = gmlk_cuda_prop(cuda, 0);
     code = cuda->fn.MemGetAllocationGranularity(&properties->granularity_bytes, &prop,
                                                 CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -13878,11 +13904,12 @@ static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
 }
 
 /* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
-   memory, from 2 to 32 MiB. Address space is reserved where it is needed, so the arena may have 8
-   times the device's memory, and windows 32 times. */
+   memory, from 2 to 32 MiB; 2 MiB where the host lacks what it has free. Address space is reserved
+   where it is needed: the arena may have 8 times the device's memory, and windows 32 times. */
 static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
                                        gmlake_error_info *why) {
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
+  if (device->is_integrated) chunk = 0;
   if (!d->chunk_bytes)
     d->chunk_bytes =
         gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);

@@ -79,6 +79,9 @@ static const struct absence {
     {"host-waits=38", ""},
     {"may-end", "host-waits=1"},
     {"may-end", "off:q=p behind:A=0"},
+#if !defined(HAS_MEMINFO)
+    {"integrated", ""},
+#endif
 };
 
 static inline int is_playable(const char *words) {
@@ -196,9 +199,29 @@ static void open_context(void) {
   make_former_current();
 }
 
+#if defined(HAS_MEMINFO)
+#undef fopen
+static size_t available_bytes; /* of an integrated device, before anything is created */
+
+static FILE *open_meminfo(const char *name, const char *mode) {
+  static char text[128];
+  fake_cuda_census now_there;
+  if (strcmp(name, "/proc/meminfo")) return fopen(name, mode);
+  fake->get_census(&now_there);
+  (void)snprintf(text, sizeof(text),
+                 "MemTotal: 9 kB\nMemFree: 8 kB\nMemAvailable:  %zu kB\nX: 7 kB\n",
+                 (available_bytes - now_there.physical_bytes) / 1024);
+  return fmemopen(text, strlen(text), mode);
+}
+#endif
+
 static void start_fake(const gmlake_mock_desc *desc_of) {
   fake_cuda_options options;
   memset(&options, 0, sizeof(options));
+#if defined(HAS_MEMINFO)
+  options.integrated = desc_of->available_bytes != 0;
+  available_bytes = desc_of->available_bytes;
+#endif
   options.device_count = DEVICES;
   options.device_bytes = has_kernels ? 0 : desc_of->capacity_bytes;
   options.granularity_bytes = desc_of->granularity_bytes;

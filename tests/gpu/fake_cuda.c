@@ -1119,6 +1119,9 @@ FAKE(cuDeviceGetAttribute, 2000, (int *out, CUdevice_attribute attribute, CUdevi
   case 41: /* unified addressing */
     *out = 1;
     return CUDA_SUCCESS;
+  case 18:
+    *out = fake.options.integrated;
+    return CUDA_SUCCESS;
   case 75: /* compute capability */
     *out = 9;
     return CUDA_SUCCESS;

@@ -41,6 +41,7 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
   const char *device_name;         /* longer than any room for it; NULL: another */
   int bookkeeping_only;            /* no memory behind addresses: kernels and copies only check
                                       that it is mapped, the host reads zeros */
+  int integrated;                  /* attribute 18: its memory is the host's */
 } fake_cuda_options;
 
 /* Forgets everything (handles, contexts, streams, failures) and starts again. NULL: the defaults.

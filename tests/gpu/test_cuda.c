@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "fake_cuda.h"
 #include "gpu.h"
@@ -17,6 +18,8 @@ static void *hook_dlopen(const char *name, int flags);
 static void *hook_dlsym(void *module, const char *name);
 static void *hook_malloc(size_t bytes);
 static void hook_free(void *ptr);
+static FILE *hook_fopen(const char *name, const char *mode);
+#define fopen(name, mode) hook_fopen(name, mode)
 #define dlopen(name, flags) hook_dlopen(name, flags)
 #define dlsym(module, name) hook_dlsym(module, name)
 #define GMLAKE_MALLOC(bytes) hook_malloc(bytes)
@@ -24,6 +27,7 @@ static void hook_free(void *ptr);
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #include "gmlake.h"
+#undef fopen
 #undef dlopen
 #undef dlsym
 
@@ -466,6 +470,69 @@ static void test_properties(void **state) {
   assert_true(strlen(name) > 0);
   assert_string_equal(properties.name, name);
   assert_int_equal(census().retains, 1);
+  close_backend();
+}
+
+static const char *meminfo; /* what the system says; NULL: it has no such file */
+static int meminfo_count;   /* of its files that are read */
+
+static FILE *hook_fopen(const char *name, const char *mode) {
+  static char text[256];
+  assert_string_equal(name, "/proc/meminfo");
+  assert_string_equal(mode, "r");
+  meminfo_count++;
+  if (!meminfo) return NULL;
+  (void)snprintf(text, sizeof(text), "%s", meminfo);
+  return fmemopen(text, strlen(text), mode);
+}
+
+/* Of an integrated device what Linux has available counts, or, where it does not say, what the
+   driver says. Another device's memory is its own. */
+static void test_integrated(void **state) {
+  static const struct {
+    const char *meminfo;
+    int integrated;
+    size_t free_bytes;
+  } rows[] = {
+      {"MemTotal:  9 kB\nMemFree:  8 kB\nMemAvailable:  4097 kB\nBuffers: 3 kB\n", 1, 4097 * 1024},
+      {"MemAvailable: 999999999 kB\n", 1, (size_t)999999999 * 1024},
+      {"MemFree: 7 kB\nNotMemAvailable: 6 kB\n", 1, 64 * MIB}, /* Linux before 3.14 */
+      {NULL, 1, 64 * MIB},
+      {"MemAvailable: 4097 kB\n", 0, 64 * MIB},
+  };
+  fake_cuda_options options = devices(1);
+  gmlake_device_properties properties;
+  gmlake_desc desc = small_desc();
+  size_t i, free_bytes, total_bytes;
+  void *ptr = NULL;
+  (void)state;
+  options.device_bytes = 64 * MIB;
+  for (i = 0; i < count_of(rows); i++) {
+    options.integrated = rows[i].integrated;
+    meminfo = rows[i].meminfo;
+    meminfo_count = 0;
+    open_backend(&options);
+    assert_ok(cuda->get_properties(cuda->user, &properties, &code));
+    assert_int_equal(properties.is_integrated, rows[i].integrated);
+    assert_int_equal(properties.device_bytes, 64 * MIB);
+    assert_ok(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code));
+    assert_int_equal(free_bytes, rows[i].free_bytes);
+    assert_int_equal(total_bytes, 64 * MIB);
+    assert_int_equal(meminfo_count, rows[i].integrated);
+    close_backend();
+  }
+  options.integrated = 1; /* the page cache is no reason to refuse, what the host uses is */
+  options.device_bytes = 16 * MIB;
+  meminfo = "MemFree: 0 kB\nMemAvailable: 8192 kB\n";
+  open_backend(&options);
+  desc.backend = cuda;
+  desc.driver_free_bytes_min = 6 * MIB;
+  open_lake(&desc);
+  give(take(CHUNK, NULL), NULL);
+  assert_error(gmlake_alloc(lake, 3 * CHUNK, NULL, &ptr), LIMIT_REACHED);
+  assert_error(gmlake_pool_sleep(lake, NULL, GMLAKE_SLEEP_KEEP, NULL), UNSUPPORTED);
+  assert_ok(gmlake_pool_sleep(lake, NULL, GMLAKE_SLEEP_DROP, NULL));
+  close_lake();
   close_backend();
 }
 
@@ -1178,6 +1245,7 @@ int main(void) {
       cmocka_unit_test(test_create_failures),
       cmocka_unit_test(test_create_arguments),
       cmocka_unit_test(test_properties),
+      cmocka_unit_test(test_integrated),
       cmocka_unit_test(test_long_name),
       CASE(test_clock),
       cmocka_unit_test(test_handle_types),

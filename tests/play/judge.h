@@ -126,8 +126,8 @@ typedef struct graph {
 
 static struct world {
   program *program;
-  size_t at; /* the operation that is under way */
-  size_t granule, chunk, capacity;
+  size_t at;                       /* the operation that is under way */
+  size_t granule, chunk, capacity; /* capacity: that can be created */
   int is_chosen; /* the operations come by chance: there are many, and not all are checked */
   int is_real, is_lost, is_trusted; /* trusted: no exchange failed, the mode is known */
   int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */

@@ -85,7 +85,8 @@
    granule), in units; limit, keep, arena, window, smax, smin the fields of gmlake_desc that they
    sound like; streams so many; peers, mode (of captures), extent (slots that are reserved at once)
    and policy (its number) numbers; may-end, no-ids, wait-first, wait-soon, single, guard, fill and
-   share flags; oom a handler, observed an observer, books no memory behind addresses. In a row
+   share flags; integrated a device that is so, where the system has three quarters of cap; oom a
+   handler, observed an observer, books no memory behind addresses. In a row
    (test_rows.c) granule makes chunks of that size the unit of the line, and turns `exact` on.
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory
@@ -138,13 +139,13 @@ typedef struct word {
 } word;
 
 static const word words[] = {
-    {'+', "b=z@/"}, {'q', "=z@/"},   {'-', "b@"},      {'u', "b@"},        {'U', "d@"},
-    {'r', "b@"},    {'w', "b:z"},    {'x', "b?/e"},    {'i', "b=c?*n"},    {'f', "S"},
-    {'k', "S"},     {'v', "S"},      {'m', "S:n"},     {'h', "S"},         {'e', "S"},
-    {'g', "S:n"},   {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},         {'B', "S:d/e"},
-    {'E', "S"},     {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},
-    {'K', "d@"},    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},    {'S', "p:m"},
-    {'W', "p"},     {'l', "d@"},     {'L', "d@"},      {'Y', ":z@"},       {'T', ":z"},
+    {'+', "b=z@/"}, {'q', "=z@/"},   {'-', "b@"},      {'u', "b@"},         {'U', "d@"},
+    {'r', "b@"},    {'w', "b:z"},    {'x', "b?/e"},    {'i', "b=c?*n"},     {'f', "S"},
+    {'k', "S"},     {'v', "S"},      {'m', "S:n"},     {'h', "S"},          {'e', "S"},
+    {'g', "S:n"},   {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},          {'B', "S:d/e"},
+    {'E', "S"},     {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"},  {'z', "d:z@"},
+    {'K', "d@"},    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},     {'S', "p:m"},
+    {'W', "p"},     {'l', "d@"},     {'L', "d@"},      {'Y', ":z?,y?*d@/"}, {'T', ":z"},
     {'Q', ""},      {'I', ""},       {'a', ":l?*n"},
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
@@ -337,13 +338,15 @@ enum {
   OPT_SHARE,
   OPT_OBSERVED,
   OPT_EXACT,
+  OPT_BYTES, /* what programs in bytes say */
+  OPT_INTEGRATED = OPT_BYTES,
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk", "cap",     "limit",   "keep",       "arena",     "window", "smax",
-    "smin",  "granule", "streams", "peers",      "mode",      "extent", "policy",
-    "oom",   "may-end", "no-ids",  "wait-first", "wait-soon", "single", "guard",
-    "fill",  "books",   "share",   "observed",   "exact"};
+    "chunk", "cap",     "limit",   "keep",       "arena",     "window",    "smax",
+    "smin",  "granule", "streams", "peers",      "mode",      "extent",    "policy",
+    "oom",   "may-end", "no-ids",  "wait-first", "wait-soon", "single",    "guard",
+    "fill",  "books",   "share",   "observed",   "exact",     "integrated"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */
@@ -973,11 +976,11 @@ static void options_fit(size_t *o) {
 /* A byte an option, then OP_BYTES an operation; what is left over says nothing. */
 static inline void program_from_bytes(program *p, const unsigned char *bytes, size_t count) {
   size_t i;
-  for (i = 0; i < OPT_COUNT; i++) {
+  for (i = 0; i < OPT_BYTES; i++) {
     const unsigned char b = i < count ? bytes[i] : 0;
     p->options[i] = i < OPT_SIZES ? b * UNIT : i < OPT_NUMBERS ? b : b & 1u;
   }
-  p->options[OPT_EXACT] = 0;
+  p->options[OPT_EXACT] = p->options[OPT_INTEGRATED] = 0;
   options_fit(p->options);
   for (p->count = 0; i + OP_BYTES <= count && p->count < OPS; i += OP_BYTES) {
     const op o = op_from_bytes(bytes + i);
@@ -990,7 +993,7 @@ static inline void program_from_bytes(program *p, const unsigned char *bytes, si
 static inline void program_to_bytes(const program *p, FILE *to) {
   unsigned char bytes[OP_BYTES];
   size_t i;
-  for (i = 0; i < OPT_COUNT; i++) {
+  for (i = 0; i < OPT_BYTES; i++) {
     const size_t value = i < OPT_SIZES ? p->options[i] / UNIT : p->options[i];
     (void)fputc((int)(value < 255 ? value : 255), to);
   }

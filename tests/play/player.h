@@ -1255,7 +1255,7 @@ static void do_budget(int on) {
   const uint64_t waits = census().host_wait_count;
   (void)on;
   if (is_done(gmlake_get_budget(lake, budget), "gmlake_get_budget", 0, GMLAKE_OK)) {
-    judge(budget->reserved_bytes == stats().reserved_bytes && budget->total_bytes == w.capacity &&
+    judge(budget->reserved_bytes == stats().reserved_bytes && budget->total_bytes >= w.capacity &&
               budget->driver_free_bytes + census().physical_bytes == w.capacity &&
               budget->idle_bytes + budget->pending_bytes <= budget->reserved_bytes,
           "a budget does not add up");
@@ -1700,6 +1700,7 @@ static void open_world(program *p) {
   w.chunk = p->options[OPT_CHUNK] ? p->options[OPT_CHUNK] : w.granule;
   w.capacity = p->options[OPT_CAP] ? p->options[OPT_CAP] : 64 * w.chunk;
   device.capacity_bytes = w.capacity;
+  if (p->options[OPT_INTEGRATED]) device.available_bytes = w.capacity -= w.capacity / 4;
   device.bookkeeping_only = p->options[OPT_BOOKS] != 0;
   w.is_real = !device.bookkeeping_only;
   host_bytes = 0;

@@ -19,6 +19,10 @@ static const row sleep_rows[] = {
     {"a_pool_keeps_its_contents", TOGETHER | WIDE,
      "{granule:16 cap:64} " FULL "mark S0:k reserved=0 chunks=0 handles=0 mappings=0 "
      "driver-bytes=0 W0 sleeping=0 evictions=1 " KEPT "j0@A I " ALL_GOES},
+    /* The copy would take as much of the same memory. */
+    {"an_integrated_device_keeps_no_copy", TOGETHER,
+     "{granule:16 cap:64 integrated} +p=4@n Sn:k!N says:no_host_memory_but_the_device's_own "
+     "holds:p=1 host-ranges=0 Sn:d released=4 Sn:k Wn"},
     /* A block, its pieces at home and its chunks are the same memory. */
     {"mappings_alias_as_before", TOGETHER,
      "{granule:16 cap:64} "

@@ -145,7 +145,7 @@ static void text_and_bytes_are_operations(void **state) {
 
 /* Any bytes are a program, and what is written of it is read as the same. */
 static void bytes_are_programs(void **state) {
-  unsigned char bytes[OPT_COUNT + 40 * OP_BYTES];
+  unsigned char bytes[OPT_BYTES + 40 * OP_BYTES];
   program first, second;
   size_t i, n;
   (void)state;

@@ -997,6 +997,9 @@ static void test_description(void **state) {
     close_mock();
   }
   gmlake_mock_destroy(NULL);
+  memset(&desc, 0, sizeof(desc));
+  desc.available_bytes = ((size_t)16 << 30) + 1; /* more than there is */
+  assert_error(gmlake_mock_create(&desc, &mock), INVALID_ARGUMENT);
   assert_ok(gmlake_mock_create(NULL, &mock)); /* as if all zero */
   assert_int_equal(mock->struct_bytes, sizeof(gmlake_backend));
   assert_int_equal(mock->abi_version, GMLAKE_BACKEND_ABI);

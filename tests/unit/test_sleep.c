@@ -135,6 +135,39 @@ static void vault_free(void *user, void *ptr) {
   free(ptr);
 }
 
+/* The copy would lie in the memory that is to be given back, unless the program puts it elsewhere.
+   The same device with memory of its own is no test: it has no use for the hook. */
+static void an_integrated_device_keeps_where_it_is_told(void **state) {
+  gmlake_mock_desc device;
+  int has_hook;
+  (void)state;
+  memset(&device, 0, sizeof(device));
+  device.capacity_bytes = 64 * C;
+  device.granularity_bytes = C;
+  device.available_bytes = 48 * C;
+  for (has_hook = 0; has_hook < 2; has_hook++) {
+    prepare_on(&device);
+    if (has_hook) {
+      desc.sleep_host.malloc_fn = vault_malloc;
+      desc.sleep_host.free_fn = vault_free;
+      desc.sleep_host.user = &vaults;
+    }
+    open_lake();
+    make_pool(3);
+    vault_most = SIZE_MAX;
+    if (has_hook) {
+      (void)sleep_now(full.pool, KEEP);
+      wake_now(full.pool);
+    } else {
+      step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), UNSUPPORTED);
+      assert_string_equal(last_error().call, "gmlake_pool_sleep");
+      assert_non_null(strstr(last_error().text, "set desc.sleep_host, or use GMLAKE_SLEEP_DROP"));
+    }
+    assert_pool(3);
+    finish();
+  }
+}
+
 static void host_memory_comes_from_the_hook(void **state) {
   (void)state;
   prepare(64);
@@ -289,6 +322,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
       cmocka_unit_test(host_memory_comes_from_the_hook),
+      cmocka_unit_test(an_integrated_device_keeps_where_it_is_told),
       cmocka_unit_test(large_contents_are_kept),
       cmocka_unit_test(a_hundred_gib_sleep_and_wake_in_time),
       cmocka_unit_test(other_threads_work_on),
