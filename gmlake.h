@@ -251,8 +251,9 @@ SLEEP
 INTEGRATED DEVICES
   The memory of a DGX Spark (GB10) or a Jetson is the host's. There, free memory is what Linux has
   available (MemAvailable, without swap): the driver leaves out the page cache, which the system
-  gives up when asked. Sleep with KEEP would hold all twice: refused, unless desc.sleep_host puts it
-  elsewhere, as in a mapped file. Chunks are 2 MiB by default. No such machine has run this yet.
+  gives up when asked. Set driver_free_bytes_min there: a host without memory hangs. Sleep with KEEP
+  would hold all twice: refused, unless desc.sleep_host puts it elsewhere, as in a mapped file.
+  Chunks are 2 MiB by default. No such machine has run this yet.
 
 SHARING
   I want another process to have a tensor. Give both lakes desc.handle_types GMLAKE_HANDLE_POSIX_FD.
@@ -304,6 +305,7 @@ QUESTIONS
   I want to know ...
   - whether a request can be served now, and at what cost: gmlake_query. A server that admits a
     sequence only if nobody has to wait asks for wait 0 and new_bytes 0.
+  - whether a step, a graph or a model will fit, whatever others do meanwhile: gmlake_admit.
   - what a pointer or the address of a fault belongs to: gmlake_find, for any address.
   - what a program has live, and how much of it: gmlake_get_map, as the input of a viewer;
     gmlake_get_stats and gmlake_pool_get_stats, as figures.
@@ -752,9 +754,9 @@ typedef struct gmlake_piece {
 } gmlake_piece;
 
 typedef struct gmlake_request { /* what is asked for */
-  uint64_t number;              /* from 1 on, each try of a request has another; steps name it */
-  size_t bytes, alignment;      /* as asked for; 512 at least */
-  unsigned flags;               /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
+  uint64_t number;         /* from 1 on, each try has another; steps name it. 0: an admission */
+  size_t bytes, alignment; /* as asked for; 512 at least */
+  unsigned flags;          /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
   gmlake_stream stream;
   gmlake_pool *pool; /* NULL: the default one */
 } gmlake_request;
@@ -1293,6 +1295,19 @@ GMLAKE_DEF gmlake_result gmlake_import(gmlake *lake, const gmlake_handle *handle
    OUT_OF_DEVICE_MEMORY (somebody else took it meanwhile), ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t bytes,
                                         gmlake_stream stream);
+
+/* Whether blocks for all these requests can live at once, beside what lives now. If so their pools
+   are made to hold the memory, and keep all their chunks: neither gmlake_trim nor want of memory
+   elsewhere returns one. So no other process, pool or buffer of other chunks can take it, only who
+   allocates from the same pool. Tries the list as allocations in this order, 8 times at most, until
+   no new chunk is needed: the same then are served on the stream, after NONE on any, in captures,
+   too. Streams and host may be made to wait, the handler is not asked. Chunks of a buffer of the
+   pool's chunk_bytes are GMLAKE_EXCLUSIVE; GMLAKE_TRANSIENT is ignored. A list of 0 bytes of a
+   pool, and its sleep, end it. An error changes no block and no admission; new chunks stay until
+   gmlake_trim. *out_lacking_bytes (may be NULL; always written): about how much has no room. Errors
+   as gmlake_alloc_with, and ASLEEP; from the handler INVALID_ARGUMENT. Costs as twice the list. */
+GMLAKE_DEF gmlake_result gmlake_admit(gmlake *lake, const gmlake_alloc_desc *requests, size_t count,
+                                      gmlake_stream stream, size_t *out_lacking_bytes);
 
 /* Returns free chunks whose work is complete, also those of buffers, to the driver until the lake
    holds at most keep_bytes. Never waits. What a capture used stays with its pool. What was exported
@@ -2824,6 +2839,7 @@ typedef struct gmlk_arena {
   size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>pages */
   gmlk_link pending;      /* [N1] ring of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE... */
+  int is_kept;            /* its chunks are not returned: gmlake_admit */
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copies copies;
   gmlk_host_copies host_copies;
@@ -7515,7 +7531,7 @@ static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
 /* Returns free chunks of one arena whose work is complete, up to `bytes`, or little more. */
 static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
   gmlake_result result = GMLAKE_OK;
-  uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
+  uint32_t slot = a->sleep < GMLK_ASLEEP && !a->is_kept ? a->slot_count : 0;
   size_t before = *released;
   while (slot && !result && *released - before < bytes) {
     result = gmlk_trim_batch(l, a, &slot, bytes - (*released - before), released);
@@ -7558,7 +7574,7 @@ static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, gmlk_giv
    pre: scratch is reserved for all slots. */
 static size_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                 size_t most) {
-  uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
+  uint32_t slot = a->sleep < GMLK_ASLEEP && !a->is_kept ? a->slot_count : 0;
   size_t count = 0;
   while (slot && count < most)
     count += gmlk_trim_choose(l, a, trimmer, &slot, (most - count) * a->chunk_bytes).count;
@@ -10831,6 +10847,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
                      "mode is GMLAKE_SLEEP_KEEP: the backend cannot copy, or has no host memory "
                      "but the device's own; set desc.sleep_host, or use GMLAKE_SLEEP_DROP");
   gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
+  first->is_kept = 0;
   result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_LEAVES, &end);
   if (!result) result = gmlk_pool_put_to_sleep(l, pool, keeps, released);
   if (first->sleep == GMLK_ASLEEP) {
@@ -11056,6 +11073,61 @@ static gmlake_result gmlk_reserve(gmlake *l, gmlake_pool *pool, size_t bytes, gm
   if (!gmlk_grow_reserve(a, want)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, (uint32_t)want);
   return slots.count ? gmlk_grow_slots(l, &r, &slots) : GMLAKE_OK;
+}
+
+typedef struct gmlk_candidate { /* a request that is to be admitted */
+  gmlk_request request;
+  gmlk_block *block; /* NULL: it has none */
+} gmlk_candidate;
+
+/* Serves the requests up to the first that fails, then takes the blocks back as if they were freed:
+   nobody has seen them, but now the memory is there. */
+static gmlake_result gmlk_admit_try(gmlake *l, const gmlake_alloc_desc *requests, size_t count,
+                                    gmlake_stream stream, gmlk_candidate *list, int *has_grown) {
+  gmlake_result result = GMLAKE_OK;
+  size_t i;
+  for (i = 0, *has_grown = 0; i < count && !result; i++) {
+    gmlk_request *r = &list[i].request;
+    gmlake_alloc_desc desc = requests[i];
+    desc.flags &= ~GMLAKE_TRANSIENT;
+    result = gmlk_request_open(l, r, &desc, stream);
+    if (result || !r->bytes) continue;
+    result = gmlk_slow_path(l, r, &list[i].block);
+    *has_grown |= r->has_grown;
+  }
+  for (; i--; list[i].block = NULL)
+    if (list[i].block) gmlk_ungrant(l, &list[i].request, list[i].block);
+  return result;
+}
+
+static gmlake_result gmlk_admit(gmlake *l, const gmlake_alloc_desc *requests, size_t count,
+                                gmlake_stream stream, size_t *lacking) {
+  const size_t held = l->stats.reserved_bytes, bytes = (count + 1) * sizeof(gmlk_candidate);
+  const size_t idle = held + l->stats.sleeping_bytes - l->stats.active_bytes;
+  gmlk_request all = gmlk_request_of(&l->home, 0, 0);
+  size_t free_bytes = 0, room, total, i;
+  int has_grown = 1, tries = 8;
+  gmlk_candidate *list;
+  gmlake_result result = GMLAKE_OK;
+  for (i = 0; i < count; i++) all.bytes += requests[i].bytes;
+  if (all.bytes > idle) result = gmlk_ask_memory(l, &free_bytes, &total);
+  room = free_bytes - gmlk_min(free_bytes, l->desc.driver_free_bytes_min);
+  room = gmlk_min(room, gmlk_room(l->desc.limit_bytes, held)) + idle;
+  if (!result && all.bytes > room) { /* wherever memory lies: nothing is created in vain */
+    *lacking = all.bytes - room;
+    result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (all.bytes <= free_bytes + idle) result = GMLAKE_ERROR_LIMIT_REACHED;
+    result = gmlk_report_oom(l, &all, result);
+  }
+  list = result ? NULL : (gmlk_candidate *)gmlk_host_alloc(&l->host, bytes);
+  if (!result && !list) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (; !result && has_grown && tries; tries--) /* new chunks may serve it in another way */
+    result = gmlk_admit_try(l, requests, count, stream, list, &has_grown);
+  for (i = 0; i < count && !result; i++) list[i].request.arena->is_kept = all.bytes != 0;
+  gmlk_host_free(&l->host, list, bytes);
+  if (gmlk_is_shortage(result) && !*lacking) *lacking = l->error.asked_bytes;
+  if (*lacking) l->error.call = "gmlake_admit";
+  return result;
 }
 
 /* ---- >>map -------------------------------------------------------------------------------------
@@ -14470,6 +14542,17 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *l, gmlake_pool *pool, size_t byt
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
   if (!result) result = gmlk_enter_driver(l, call);
   return result ? result : gmlk_leave_driver(l, gmlk_reserve(l, pool, bytes, stream));
+}
+
+GMLAKE_DEF gmlake_result gmlake_admit(gmlake *l, const gmlake_alloc_desc *requests, size_t count,
+                                      gmlake_stream stream, size_t *out_lacking_bytes) {
+  size_t lacking = 0;
+  gmlake_result result = gmlk_need(l, "gmlake_admit", requests, "requests");
+  if (!result) result = gmlk_need_stream(l, "gmlake_admit", stream, 1);
+  if (!result) result = gmlk_enter_driver(l, "gmlake_admit");
+  if (!result) result = gmlk_leave_driver(l, gmlk_admit(l, requests, count, stream, &lacking));
+  if (out_lacking_bytes) *out_lacking_bytes = lacking;
+  return result;
 }
 
 /* ---- pools and captures ---- */

@@ -447,6 +447,14 @@ static gmlake_result query_of(size_t alignment, gmlake_stream stream) {
   return gmlake_query(lake, &wanted, stream, &out.query);
 }
 
+/* With what is 0 by itself. */
+static gmlake_result admit_of(size_t alignment, gmlake_pool *pool, gmlake_stream stream) {
+  gmlake_alloc_desc wanted[2];
+  wanted[0] = wanted[1] = request(0, 0, pool);
+  wanted[1].alignment = alignment;
+  return gmlake_admit(lake, wanted, 2, stream, NULL);
+}
+
 static gmlake_result query_for_nothing(void) {
   const gmlake_alloc_desc wanted = request(1, 0, NULL);
   return gmlake_query(lake, &wanted, LEGACY, NULL);
@@ -648,6 +656,14 @@ static gmlake_result chunks_at(const void *ptr) {
   X(reserve_for_another_lakes_pool, INVALID, "pool",                                               \
     gmlake_reserve(lake, w.foreign_pool, C, LEGACY))                                               \
   X(reserve_on_stream_2, INVALID, "stream is 2", gmlake_reserve(lake, NULL, C, TWO))               \
+  X(admit_without_requests, INVALID, "requests is NULL",                                           \
+    gmlake_admit(lake, NULL, 1, LEGACY, NULL))                                                     \
+  X(admit_on_stream_2, INVALID, "stream is 2", admit_of(0, NULL, TWO))                             \
+  X(admit_to_another_lakes_pool, INVALID, "pool belongs to another lake",                          \
+    admit_of(0, w.foreign_pool, LEGACY))                                                           \
+  X(admit_with_alignment_3, INVALID, "alignment is 3: it has to be a power of two",                \
+    admit_of(3, NULL, LEGACY))                                                                     \
+  X(admit_of_nothing, GMLAKE_OK, NULL, admit_of(C, w.pool, NONE))                                  \
   X(query_without_description, INVALID, "", gmlake_query(lake, NULL, LEGACY, &out.query))          \
   X(query_without_out, INVALID, "out_info is NULL", query_for_nothing())                           \
   X(query_on_stream_2, INVALID, "stream is 2, the per-thread", query_of(8, TWO))                   \

@@ -24,7 +24,7 @@ static const struct deed {
              {'t', 9},  {'c', 8},  {'d', 8},  {'z', 10}, {'C', 3},  {'N', 8}, {'K', 4},  {'T', 7},
              {'Q', 5},  {'I', 4},  {'q', 8},  {'f', 3},  {'k', 6},  {'v', 9}, {'m', 3},  {'P', 8},
              {'D', 6},  {'B', 12}, {'E', 22}, {'j', 22}, {'J', 6},  {'S', 4}, {'W', 10}, {'l', 6},
-             {'L', 8},  {'w', 6},  {'x', 12}, {'i', 12}, {'Y', 1},  {'a', 0}};
+             {'L', 8},  {'w', 6},  {'x', 12}, {'i', 12}, {'Y', 4},  {'a', 0}};
 #define DEEDS (sizeof(deeds) / sizeof(deeds[0]))
 
 /* A lake of a mood does those things alone, and often: rare meetings need that. */
@@ -203,7 +203,13 @@ static void draw_for_pools(op *o) {
     o->bytes = chance(20) ? 0 : below(census().physical_bytes + 1);
     break;
   case 'Y':
+    o->one = 0;
     o->bytes = w.chunk * below(16);
+    if (chance(25)) break;
+    draw_request(o);
+    o->one = (unsigned char)(1 + below(5));
+    if (chance(50)) o->more = any_size() / UNIT * UNIT;
+    if (chance(15)) o->bytes = o->more = 0;
     break;
   default:
     break;

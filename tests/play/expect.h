@@ -12,6 +12,7 @@ static struct compared { /* what words before have noted */
   size_t released; /* as a trim or a sleep told last */
   gmlake_budget budget;
   gmlake_query_info foretold;
+  size_t lacking; /* as an admission told last */
 } compared;
 
 /* The state that served the only attempt since the mark; else 0. */

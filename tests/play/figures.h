@@ -239,11 +239,12 @@ static int handle_is_free(const handle *h) {
   return 1;
 }
 
-/* Free bytes of the pool's handles, or of all others. */
+/* Free bytes of the pool's handles, or of all others that give them. */
 static size_t free_bytes_of(uint32_t serial, int others) {
   size_t i, bytes = 0;
   for (i = 0; i < HANDLES; i++)
-    if ((w.handles[i].pool == serial) != others && handle_is_free(&w.handles[i]))
+    if ((w.handles[i].pool == serial) != others && handle_is_free(&w.handles[i]) &&
+        !(others && w.pools[pool_of_serial(w.handles[i].pool)].is_kept))
       bytes += w.handles[i].bytes;
   return bytes;
 }

@@ -108,6 +108,7 @@ typedef struct pool {
   int asleep; /* 1: with its contents; 2: dropped */
   int keeps;  /* perhaps: contents on the host, or room for them */
   int is_lent;
+  int is_kept; /* something was admitted: no chunk of its blocks is returned */
   moment launched;
   moment recalled; /* graphs are launched behind the recalls */
 } pool;

@@ -36,6 +36,7 @@
                        them; pool 0 wakes
      l0@A  L0@A        lend pool 0; recall it
      Y:8@A             reserve 8 for the default pool's blocks
+     Y:8,2*3@A/0xsg    admit three requests of 8 and one of 2, for A from pool 0; Y:0*1/0 ends that
      T:3  Q  I         trim to 3; the budget; all questions, whose answers have to agree
      a:psg/ce*7        the policy answers with the first plan of these that can be made: p a piece,
                        k one whose former is kept, r a window, s a stitch, b one that grows, g
@@ -78,8 +79,8 @@
    last mark; evict-bytes is the last one's. `mark` notes the figures: state, splits, stitches,
    reuses, evictions, calls, all-calls, clock-reads, turns (of planners: so often the driver lock
    was taken), grown and metadata-grown are those since. released is what a trim or a sleep told
-   last, idle, at-work and allocatable are of the last Q, foretold- of the last q, told- is of the
-   last error.
+   last, idle, at-work, device-free and allocatable are of the last Q, lacking of the last Y,
+   foretold- of the last q, told- is of the last error.
 
    The options: granule:16 is the driver's granule, cap what the device has, chunk a chunk (else a
    granule), in units; limit, keep, arena, window, smax, smin the fields of gmlake_desc that they
@@ -163,6 +164,8 @@ static const word words[] = {
   X("reservations", "=n", driver.reservation_count)                               \
   X("host-ranges", "=n", driver.host_count)                                       \
   X("released", "=z", compared.released)                                          \
+  X("lacking", "=z", compared.lacking)                                            \
+  X("device-free", "=z", compared.budget.driver_free_bytes)                       \
   X("idle", "=z", compared.budget.idle_bytes)                                     \
   X("at-work", "=z", compared.budget.pending_bytes)                               \
   X("allocatable", "=z", compared.budget.allocatable_bytes)                       \
@@ -769,10 +772,18 @@ static void write_rest(FILE *to, const op *o, char form) {
   }
 }
 
+/* What follows a letter that may be left out; 0: it is. */
+static size_t optional_of(const op *o, char form) {
+  return form == 'z' || form == 'n' ? o->bytes
+         : form == 'y'              ? o->more
+         : form == 'd'              ? o->one
+                                    : o->two;
+}
+
 static void write_form(FILE *to, const op *o, const char *form) {
   for (; *form; form++) {
     if (*form == '?') {
-      if (form[2] == 'z' || form[2] == 'n' ? o->bytes : form[2] == 'y' ? o->more : o->two)
+      if (optional_of(o, form[2]))
         (void)fputc(form[1], to);
       else
         form++;

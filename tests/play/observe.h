@@ -11,6 +11,7 @@ static struct told {
   uint64_t driver_ns;
   size_t reserved_bytes, active_bytes; /* the latter without buffers */
   int has_lent;                        /* a pool has been lent */
+  int has_admitted;                    /* what an admission takes is taken back */
   const char *reason;                  /* of the last attempt */
   gmlake_step attempt;                 /* the last one */
   gmlake_step done_for;                /* the last step for one; request 0: there was none */
@@ -87,10 +88,11 @@ static void observe(void *user, const gmlake_step *e) {
         "a step's active_bytes");
 }
 
-/* A borrower's attempt that fails in the end may have been told to split or to reuse: the
+/* A borrower's attempt that fails in the end, and an admission, may be told to split or reuse: the
    statistics take that back. */
 static int is_told(gmlake_step_kind kind, uint64_t count) {
-  return told.count[kind] == count || (told.has_lent && told.count[kind] > count);
+  return told.count[kind] == count ||
+         ((told.has_lent || told.has_admitted) && told.count[kind] > count);
 }
 
 /* An attempt is told as it was made, and with no more time than its call took. */

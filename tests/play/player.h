@@ -1193,6 +1193,7 @@ static void do_sleep(int on) {
     return;
   }
   p->keeps |= keeps; /* the driver may not have taken it back */
+  p->is_kept = 0;
   if (w.is_lost || p->asleep) return;
   if (!is_awake(number))
     p->asleep = 1;
@@ -1224,8 +1225,73 @@ static void do_wake(int on) {
   judge_residents(number);
 }
 
+/* What was admitted is served now without a new chunk, one behind the other, and all at once. */
+static void judge_admitted(const gmlake_alloc_desc *list, size_t count) {
+  void *ptrs[10] = {NULL};
+  const uint64_t created = w.called[ON_CREATE];
+  size_t i;
+  for (i = 0; i < count; i++)
+    judge(!gmlake_alloc_with(lake, &list[i], value_in(now->stream), &ptrs[i]),
+          "a request that was admitted has failed");
+  judge(created == w.called[ON_CREATE], "a chunk was created for what was admitted");
+  for (i = 0; i < count; i++) {
+    judge(!gmlake_free(lake, ptrs[i], value_in(now->stream)), "gmlake_free");
+    sums.allocations += ptrs[i] != NULL;
+    sums.frees += ptrs[i] != NULL;
+  }
+  sums.active_peak = stats().active_bytes_peak;
+  sums.requested_peak = stats().requested_bytes_peak;
+}
+
+static void do_admit(int on) {
+  gmlake_alloc_desc list[10];
+  pool *from = &w.pools[now->two % (POOLS + 1)];
+  const gmlake_stats before = stats();
+  const size_t count = now->one % 10 + (now->more != 0);
+  gmlake_result result;
+  size_t i, sum = 0, whole = 0;
+  if (!may_name(on)) return;
+  if (!from->value) from = w.pools;
+  if (on >= 0 && w.lines[on].graph) from = &w.pools[graph_of(w.lines[on].graph)->pool];
+  for (i = 0; i < count; i++) {
+    list[i] = wanted_of(from);
+    if (i == now->one % 10) list[i].bytes = now->more;
+    sum += list[i].bytes;
+    whole += (size_t)up(list[i].bytes, from->chunk);
+  }
+  if (!is_alignment(now->align, from)) return;
+  told.has_admitted = 1;
+  compared.lacking = 1;
+  result = gmlake_admit(lake, list, count, value_in(now->stream), &compared.lacking);
+  judge(stats().active_bytes == before.active_bytes &&
+            stats().allocation_count == before.allocation_count &&
+            stats().free_count == before.free_count &&
+            stats().active_bytes_peak == before.active_bytes_peak,
+        "an admission has changed what is live");
+  judge(
+      !(BIT(result) & LACK) || desc.stitch_bytes_min ||
+          !is_servable(whole, now->flags & FLAG_S ? GMLAKE_NO_STITCH : list[0].flags & ~16u, from),
+      "not admitted though whole free chunks would do");
+  judge(w.has_failed || w.injected || !result == !compared.lacking ||
+            !(BIT(result) & (LACK | BIT(GMLAKE_OK))),
+        "what lacks does not agree with the answer");
+  sums.lacks -= (unsigned)(is_lack(result) && !w.is_handling); /* it is no request */
+  if (!is_done(result, "gmlake_admit",
+               LACK | MAY(from->asleep, ASLEEP) | MAY(captures(), CAPTURING),
+               from->asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
+    return;
+  from->is_kept = sum != 0;
+  if (!is_exact() && !has_own_time() && !desc.policy && !desc.observer.fn && !w.has_failed &&
+      !w.host_in && !captures() && !(now->flags & FLAG_T) && !w.program->options[OPT_SHARE])
+    judge_admitted(list, count);
+}
+
 static void do_reserve(int on) {
   const size_t before = census().physical_bytes;
+  if (now->one) {
+    do_admit(on);
+    return;
+  }
   if (!may_name(on)) return;
   if (is_done(gmlake_reserve(lake, NULL, now->bytes, value_in(now->stream)), "gmlake_reserve", LACK,
               w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))

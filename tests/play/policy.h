@@ -492,7 +492,8 @@ static void judge_view(const gmlake_view *view, const gmlake_request *request) {
   judge(view->chunk_bytes == w.pools[from].chunk, "a view's chunk_bytes");
   judge(request->bytes && request->alignment >= GRAIN, "a request's figures");
   judge_request(request, from);
-  judge(!desc.observer.fn || is_next(request->number), "a request's number");
+  judge(!desc.observer.fn || is_next(request->number) || (told.has_admitted && !request->number),
+        "a request's number");
   for (i = 0; i < view->block_count; i++) {
     range r;
     map *m = NULL;

@@ -1229,6 +1229,60 @@ static const row rows[] = {
      "{granule:16 cap:16 limit:6+1b} Y:16 reserved=6 failures=0"},
     {"what_is_reserved_leaves_memory_for_others", TOGETHER,
      "{granule:16 cap:16 keep:6} Y:16 reserved=10"},
+    {"what_an_integrated_device_has_is_what_the_system_has", TOGETHER,
+     "{granule:16 cap:16 integrated keep:4} Q device-free=12 allocatable=8 Y:16 reserved=8 "
+     "Q device-free=4 +a=9!L told-driver-free=4"},
+    /* ---- Admission ---- */
+
+    {"what_is_admitted_is_served", TOGETHER,
+     "{granule:16 cap:16} Y:4,2*3@A lacking=0 reserved=14 active=0 live=0 splits=0 state=0 mark "
+     "+a-c=4@A +d=2@A calls=0 I"},
+    {"what_is_admitted_is_beside_what_lives", TOGETHER,
+     "{granule:16 cap:16} +p=2@A +q=6@A -p@A Y:2,8*1@A reserved=16 mark +p=2@A +r=8@A calls=0 "
+     "+s=512b@A!O"},
+    /* But it is that pool's, whoever asks there. */
+    {"it_is_not_returned_until_it_ends", TOGETHER,
+     "{granule:16 cap:16} Y:4*3@A T:0 released=0 +a=8@B T:0 released=0 -a@B Y:0*1@A lacking=0 "
+     "T:0 released=12"},
+    {"want_of_memory_elsewhere_does_not_take_it", TOGETHER,
+     "{granule:16 cap:16} P0 P1 Y:8*1@A/0 +b=9@B/1!O q=8@B/1 foretold q=9@B/1 foretold!O +b=8@B/1 "
+     "Q allocatable=0 mark +a=8@A/0 calls=0 -a@A Y:0*1/0 -b@B +b=12@B/1"},
+    {"a_buffer_of_other_chunks_does_not_take_it", TOGETHER,
+     "{granule:16 cap:16} N0:8^2 Y:5*3@A z0:2@A!O Y:0*1 z0:2@A"},
+    {"a_buffer_of_its_chunks_has_it", TOGETHER,
+     "{granule:16 cap:16} N0:8 Y:8*1@A/x mark z0:8@A grown=0"},
+    {"its_own_pool_does_not_trade_it_for_other_places", TOGETHER,
+     "{granule:16 cap:8 arena:16} +a-h=1@A -aceg@A Y:1*4@A +w=2@A/s!O Y:0*1@A +w=2@A/s"},
+    /* Then nothing is created, and nothing waited for: the driver says how much is free, once more
+       for the report. */
+    {"more_than_there_can_be_is_not_admitted", TOGETHER,
+     "{granule:16 cap:16} hA +z=4@A -z@A mark Y:4*5@A!O lacking=4 grown=0 host-waits=0 calls=2 "
+     "told-asked=20 Y:4,512b*4@A!O lacking=512b failures=0 T:0"},
+    {"limits_hold_for_what_is_admitted", TOGETHER,
+     "{granule:16 cap:16 limit:8} Y:4*3@A!L lacking=4 reserved=0 Y:4*5@A!O lacking=12 Y:4*2@A"},
+    {"what_is_admitted_leaves_memory_for_others", TOGETHER,
+     "{granule:16 cap:16 keep:8} Y:4*3@A!L lacking=4 reserved=0 Y:4*2@A reserved=8"},
+    {"what_was_created_in_vain_is_returned_by_trim", TOGETHER,
+     "{granule:16 cap:16} P0:4 Y:3*2@A/0!L lacking=3 reserved=3 T:0 released=3 Y:2*2@A/0 T:0 "
+     "released=0"},
+    {"an_earlier_admission_stays", TOGETHER,
+     "{granule:16 cap:16} Y:4*1@A Y:4*5@A!O T:0 released=0 Y:4*1@A/g T:0 released=0"},
+    {"without_growth_what_is_held_is_asked", TOGETHER,
+     "{granule:16 cap:16} Y:4*1@A/g!O lacking=4 reserved=0 Y:4 Y:4*1@A/g Y:2*3@A/g!O lacking=2"},
+    {"holes_that_serve_no_block_do_not_count", TOGETHER,
+     "{granule:16 cap:8 arena:8} +a-h=1@A -aceg@A Y:2*1@A/s!O lacking=2 Y:2*2@A"},
+    {"the_host_waits_for_what_is_admitted", TOGETHER,
+     "{granule:16 cap:8} +a=8@A hA -a@A Y:8*1@n host-waits=1 reserved=8 mark +b=8@n calls=0"},
+    {"a_stream_waits_for_what_is_admitted", TOGETHER,
+     "{granule:16 cap:8} " KNOWN "+a=8@A hA -a@A Y:8*1@B waits=1 host-waits=0 eA"},
+    {"what_is_admitted_to_no_stream_serves_a_capture", TOGETHER,
+     "{granule:16 cap:16} P0 Y:4*2@n/0 mark BA:0/0 +a-b=4@A grown=0 EA"},
+    {"a_capture_has_what_is_admitted_in_it", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 Y:4*2@A mark +a-b=4@A grown=0 -a-b@A EA"},
+    {"what_is_admitted_sleeps", TOGETHER,
+     "{granule:16 cap:16} +p=1@n Y:4*1@n Sn:d released=5 Y:4*1@n!A Wn Y:5 reserved=5 T:0 "
+     "released=4"},
+    {"nothing_of_a_request_of_nothing", TOGETHER, "{granule:16 cap:16} Y:0*3@A/x reserved=0"},
     /* ---- Marked streams ---- */
 
     /* But others wait for it. */

@@ -60,6 +60,7 @@ static void put_into_a_pool(program *p, size_t limit) {
   size_t i;
   for (i = 0; i < p->count; i++) {
     if (strchr("+q", p->ops[i].verb) && !p->ops[i].two) p->ops[i].two = BASE + 1;
+    if (p->ops[i].verb == 'Y' && p->ops[i].one && !p->ops[i].two) p->ops[i].two = BASE + 1;
     if (strchr("SW", p->ops[i].verb) && !p->ops[i].one) p->ops[i].one = BASE + 1;
   }
   memset(&o, 0, sizeof(o));

@@ -337,7 +337,7 @@ static void put_memory(const gmlk_area *area) {
 
 static void put_arena(const gmlk_arena *a) {
   size_t i;
-  put(a->sleep | (unsigned)(a->copies.count != 0) << 2);
+  put(a->sleep | (unsigned)(a->copies.count != 0) << 2 | (unsigned)a->is_kept << 3);
   for (i = 0; i < a->slot_count; i++) {
     const gmlk_chunk *chunk = &a->chunks.items[i];
     put(chunk->is_asleep | (unsigned)(chunk->is_shared != 0) << 1 | (unsigned)chunk->is_known << 2);

@@ -86,10 +86,12 @@ static void change_the_lake(void *none, gmlake_pool *of, gmlake_buffer *growing)
   gmlake_buffer *buffer = NULL;
   gmlake_handle handle;
   gmlake_pool *pool = NULL;
+  gmlake_alloc_desc nothing;
   uint32_t chunk = GMLAKE_ANY_CHUNK;
   size_t count;
   void *ptr;
   memset(&wanted, 0, sizeof(wanted));
+  memset(&nothing, 0, sizeof(nothing));
   memset(&handle, 0, sizeof(handle));
   wanted.max_bytes = wanted.chunk_bytes = w.chunk;
   LAKE_CALL(gmlake_alloc(lake, 0, NULL, &ptr));
@@ -115,6 +117,7 @@ static void change_the_lake(void *none, gmlake_pool *of, gmlake_buffer *growing)
   LAKE_CALL(gmlake_export(lake, none, SHARED_AS, NULL, 0, &count));
   LAKE_CALL(gmlake_import(lake, &handle, 1, &ptr));
   LAKE_CALL(gmlake_reserve(lake, NULL, 0, NULL));
+  LAKE_CALL(gmlake_admit(lake, &nothing, 1, NULL, NULL));
   LAKE_CALL(gmlake_trim(lake, 0, NULL));
 }
 

@@ -61,6 +61,13 @@ static gmlake_result every_get_map(void) {
   return gmlake_get_map(lake, NULL, 0, &count);
 }
 static gmlake_result every_reserve(void) { return gmlake_reserve(lake, NULL, 2 * C, LEGACY); }
+static gmlake_result every_admit(void) {
+  const gmlake_alloc_desc wanted = request(C, 0, NULL);
+  size_t lacking = 1;
+  const gmlake_result result = gmlake_admit(lake, &wanted, 1, LEGACY, &lacking);
+  assert_int_equal(lacking, 0);
+  return result;
+}
 static gmlake_result every_pool_get_stats(void) {
   gmlake_stats now;
   now.struct_bytes = 0;
@@ -131,6 +138,7 @@ static const struct every_row {
                   {"get_chunks", every_get_chunks},
                   {"get_map", every_get_map},
                   {"reserve", every_reserve},
+                  {"admit", every_admit},
                   {"pool_get_stats", every_pool_get_stats},
                   {"pool_create", every_pool_create},
                   {"pool_destroy", every_pool_destroy},

@@ -368,7 +368,88 @@ static void the_handler_may_do_all_but_allocate(void **state) {
   }
 }
 
+static int admit_inside(void *user, gmlake *from, const gmlake_error_info *info) {
+  const gmlake_alloc_desc wanted = request(C, 0, NULL);
+  size_t lacking = 1;
+  (void)info;
+  assert_error(gmlake_admit(from, &wanted, 1, LEGACY, &lacking), INVALID_ARGUMENT);
+  assert_int_equal(lacking, 0);
+  ++*(int *)user;
+  return 0;
+}
+
+/* The caller decides what has to give way, so the handler is not asked. */
+static void the_handler_is_not_asked_for_an_admission(void **state) {
+  const gmlake_alloc_desc wanted = request(5 * C, 0, NULL);
+  size_t lacking = 0;
+  int calls = 0;
+  (void)state;
+  prepare(8);
+  desc.oom.fn = admit_inside;
+  desc.oom.user = &calls;
+  open_lake();
+  (void)take(4 * C);
+  step_error(gmlake_admit(lake, &wanted, 1, LEGACY, &lacking), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(lacking, C);
+  assert_string_equal(last_error().call, "gmlake_admit");
+  assert_int_equal(last_error().asked_bytes, 5 * C);
+  assert_int_equal(calls, 0);
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(calls, 1);
+  finish();
+}
+
+/* A model's weights and its graph's memory, of two pools: both or none. */
+static void an_admission_may_span_pools(void **state) {
+  gmlake_alloc_desc wanted[3];
+  size_t lacking = 0, released;
+  (void)state;
+  prepare(16);
+  open_lake();
+  wanted[0] = request(8 * C, 0, open_pool(0));
+  wanted[1] = wanted[2] = request(2 * C, GMLAKE_TRANSIENT, open_pool(4 * C));
+  wanted[2].bytes = 3 * C; /* the pool's limit forbids it */
+  step_error(gmlake_admit(lake, wanted, 3, LEGACY, &lacking), LIMIT_REACHED);
+  assert_int_equal(lacking, 3 * C);
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 10 * C); /* what the others had got */
+  wanted[2].bytes = 2 * C;
+  step(gmlake_admit(lake, wanted, 3, LEGACY, NULL));
+  assert_int_equal(stats().reserved_bytes, 12 * C);
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 0);
+  wanted[1].bytes = 0;
+  step(gmlake_admit(lake, &wanted[1], 1, LEGACY, NULL)); /* of one of them it ends */
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 4 * C);
+  finish();
+}
+
 /* ---- Figures --------------------------------------------------------------------------------- */
+
+/* What is total is not what the host leaves. */
+static void an_integrated_device_has_small_chunks(void **state) {
+  gmlake_mock_desc device;
+  gmlake_budget budget;
+  gmlake_desc filled;
+  size_t granule;
+  (void)state;
+  for (granule = 2048 * K; granule <= 4096 * K; granule *= 2) {
+    memset(&device, 0, sizeof(device));
+    device.capacity_bytes = 120 * K * K * K;
+    device.available_bytes = 100 * K * K * K;
+    device.granularity_bytes = granule;
+    device.bookkeeping_only = 1;
+    prepare_on(&device);
+    open_lake();
+    assert_ok(gmlake_get_desc(lake, &filled));
+    assert_int_equal(filled.chunk_bytes, granule);
+    assert_ok(gmlake_get_budget(lake, &budget));
+    assert_int_equal(budget.total_bytes, device.capacity_bytes);
+    assert_int_equal(budget.driver_free_bytes, device.available_bytes);
+    finish();
+  }
+}
 
 /* In multiples of the device, as far as a size_t goes. */
 static void sizes_that_are_not_described(void **state) {
@@ -527,6 +608,9 @@ int main(void) {
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
       cmocka_unit_test(a_forked_child_touches_nothing),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
+      cmocka_unit_test(the_handler_is_not_asked_for_an_admission),
+      cmocka_unit_test(an_admission_may_span_pools),
+      cmocka_unit_test(an_integrated_device_has_small_chunks),
       cmocka_unit_test(sizes_that_are_not_described),
       cmocka_unit_test(driver_calls_are_counted_and_timed),
       cmocka_unit_test(numbers_of_streams_lack_like_memory),
