@@ -18,14 +18,20 @@
    to give back, result LIMIT_REACHED and call "ledger". So a handler is written once, and serves
    both.
 
+   A process that must know beforehand whether a model, a graph or a request will fit calls
+   ledger_admit with the list of what it will have at once. If the answer is yes, its lake holds the
+   memory for it (gmlake_admit), and the others may not ask for what it holds. The sum of all that
+   is admitted, and of the floors of the others, is never more than the device has.
+
    It is robust. All locks are the kernel's, on the file: they end with the process, however it
    dies, and with its children of fork that have not called exec. A process writes its own entry
    only, but for `asked`; the entry of one that is gone is cleared by the next who looks. There is
    nothing to repair. Processes with one file need not see each other otherwise: not by number, and
    not in one container. A process of another user is kept out by the file's mode.
 
-   ledger_step may be called by one thread at a time; the handler by any. Both cost some system
-   calls, less than 10 us together, if nobody has to wait. */
+   ledger_step and ledger_admit may be called by one thread at a time; the handler by any. They cost
+   some system calls, less than 10 us together, if nobody has to wait, and ledger_admit what
+   gmlake_admit costs. */
 #if !defined(GMLAKE_LEDGER_H)
 #define GMLAKE_LEDGER_H
 
@@ -45,15 +51,16 @@
 #include <unistd.h>
 
 #define LEDGER_SLOTS 32u
-#define LEDGER_VERSION 1u
+#define LEDGER_VERSION 2u
 #define LEDGER_TRIES 8u   /* times that a step asks the handler */
 #define LEDGER_WAIT_MS 50 /* that a handler waits for others, each time that the lake asks it */
 
 typedef struct ledger_entry {
   uint64_t is_used;
   uint64_t floor_bytes, weight, wish_bytes, held_bytes;
-  uint64_t asked_bytes; /* to give back; the only field that others write */
-  uint64_t given_bytes; /* since it came */
+  uint64_t asked_bytes;    /* to give back; the only field that others write */
+  uint64_t given_bytes;    /* since it came */
+  uint64_t admitted_bytes; /* that it may hold whatever the others do; 0: its floor alone */
 } ledger_entry;
 
 typedef struct ledger_page {
@@ -106,14 +113,19 @@ static inline void ledger_unlock(ledger *l) {
   (void)pthread_mutex_unlock(&l->mutex);
 }
 
+/* What nobody asks a process to go below. */
+static inline uint64_t ledger_floor(const ledger_entry *e) {
+  const uint64_t most = e->admitted_bytes > e->floor_bytes ? e->admitted_bytes : e->floor_bytes;
+  return e->is_used ? most : 0;
+}
+
 /* What each process may hold. pre: the page is locked. O(slots * slots). */
 static inline void ledger_shares(const ledger_page *page, uint64_t *out_shares) {
   uint64_t left = page->device_bytes, weights;
   int has_moved = 1;
   unsigned i;
   for (i = 0; i < LEDGER_SLOTS; i++) {
-    const ledger_entry *e = &page->entries[i];
-    out_shares[i] = e->is_used ? e->floor_bytes : 0;
+    out_shares[i] = ledger_floor(&page->entries[i]);
     left -= out_shares[i] < left ? out_shares[i] : left;
   }
   while (has_moved && left) { /* until all have what they wish, or nothing is left */
@@ -211,7 +223,7 @@ static inline uint64_t ledger_tell(ledger *l, gmlake *lake, size_t wish_bytes) {
   }
   e->held_bytes = stats.reserved_bytes;
   if (wish_bytes) e->wish_bytes = wish_bytes;
-  if (e->held_bytes <= e->floor_bytes) e->asked_bytes = 0;
+  if (e->held_bytes <= ledger_floor(e)) e->asked_bytes = 0;
   asked = e->asked_bytes;
   ledger_unlock(l);
   return asked;
@@ -277,14 +289,80 @@ static inline int ledger_is_waited_for(ledger *l) {
   return is;
 }
 
-static inline int ledger_on_shortage(void *user, gmlake *lake, const gmlake_error_info *info) {
+/* Notes that so many bytes are promised to this process, 0: none but its floor; at most what the
+   floors of the others, and what is promised to them, leave. Returns how many are too many: then
+   nothing has changed. */
+static inline uint64_t ledger_promise(ledger *l, uint64_t bytes, int is_part_enough) {
+  ledger_entry *e = &l->page->entries[l->slot];
+  uint64_t left, lacking;
+  unsigned i;
+  if (ledger_lock(l)) return bytes;
+  left = l->page->device_bytes;
+  for (i = 0; i < LEDGER_SLOTS; i++) {
+    const uint64_t floor_bytes = i == l->slot ? 0 : ledger_floor(&l->page->entries[i]);
+    left -= floor_bytes < left ? floor_bytes : left;
+  }
+  lacking = bytes > left ? bytes - left : 0;
+  if (!lacking || is_part_enough) e->admitted_bytes = bytes - lacking;
+  ledger_unlock(l);
+  return lacking;
+}
+
+/* Asks the others for so many bytes, and waits a while for them. 0: nobody has to give any; 2: not
+   all have been given in time. */
+static inline int ledger_wait_for(ledger *l, uint64_t bytes) {
   const struct timespec nap = {0, 1000000};
-  ledger *l = (ledger *)user;
   int i;
-  (void)ledger_tell(l, lake, 0);
-  if (!ledger_ask(l, info->asked_bytes)) return l->own.fn ? l->own.fn(l->own.user, lake, info) : 0;
+  if (!ledger_ask(l, bytes)) return 0;
   for (i = 0; i < LEDGER_WAIT_MS && ledger_is_waited_for(l); i++) (void)nanosleep(&nap, NULL);
-  if (i == LEDGER_WAIT_MS && l->own.fn) (void)l->own.fn(l->own.user, lake, info);
+  return 1 + (i == LEDGER_WAIT_MS);
+}
+
+/* Whether a list of requests fits, as gmlake_admit says, whatever the other processes do. If so the
+   lake holds what the list needs beside what lives there, having given back the rest of what it had
+   free; no other process asks this one to go below it, nor is promised it. That is so until the
+   next admission, whose list says again what is still to come, or one of a list of 0 bytes. If not,
+   what was admitted before stays. LIMIT_REACHED: the others' floors, and what was admitted to them,
+   leave too little. OUT_OF_DEVICE_MEMORY: those who hold more than their shares have not given it
+   back in time, eight times LEDGER_WAIT_MS; or others use the device who are not in the ledger.
+   *out_lacking_bytes (may be NULL): about how much is missing. The process's own handler is not
+   asked. Costs some system calls, and what gmlake_trim and gmlake_admit cost. */
+static inline gmlake_result ledger_admit(ledger *l, gmlake *lake, const gmlake_alloc_desc *requests,
+                                         size_t count, gmlake_stream stream,
+                                         size_t *out_lacking_bytes) {
+  const uint64_t before = l->page->entries[l->slot].admitted_bytes; /* it alone writes it */
+  uint64_t bytes = 0, lacking;
+  size_t i, lacking_here = 0;
+  unsigned tries;
+  gmlake_stats stats;
+  gmlake_result result;
+  stats.struct_bytes = 0;
+  result = gmlake_get_stats(lake, &stats);
+  if (result) return result;
+  for (i = 0; i < count; i++) bytes += requests[i].bytes;
+  lacking = bytes ? ledger_promise(l, stats.active_bytes + bytes, 0) : 0;
+  if (out_lacking_bytes) *out_lacking_bytes = (size_t)lacking;
+  if (lacking) return GMLAKE_ERROR_LIMIT_REACHED;
+  if (bytes) (void)gmlake_trim(lake, stats.active_bytes + (size_t)bytes, NULL);
+  for (tries = 0;; tries++) {
+    result = gmlake_admit(lake, requests, count, stream, &lacking_here);
+    (void)ledger_tell(l, lake, 0);
+    if (!lacking_here || tries == LEDGER_TRIES || !ledger_wait_for(l, lacking_here)) break;
+  }
+  stats.struct_bytes = 0;
+  if (!result && bytes) result = gmlake_get_stats(lake, &stats);
+  (void)ledger_promise(l, result ? before : bytes ? stats.reserved_bytes : 0, 1);
+  if (out_lacking_bytes) *out_lacking_bytes = lacking_here;
+  return result;
+}
+
+static inline int ledger_on_shortage(void *user, gmlake *lake, const gmlake_error_info *info) {
+  ledger *l = (ledger *)user;
+  int waited;
+  (void)ledger_tell(l, lake, 0);
+  waited = ledger_wait_for(l, info->asked_bytes);
+  if (!waited) return l->own.fn ? l->own.fn(l->own.user, lake, info) : 0;
+  if (waited > 1 && l->own.fn) (void)l->own.fn(l->own.user, lake, info);
   return 1; /* the lake tries again, a few times */
 }
 

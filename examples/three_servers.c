@@ -2,7 +2,10 @@
    ledger.h: none dies, and each answers all its requests. A server has weights, and for each
    running sequence a cache, which is a growing buffer. When memory is short, the one that holds
    more than its share drops caches, by its out-of-memory handler; these sequences begin again
-   later. A fourth process is killed while it holds the ledger and memory; the others go on.
+   later. The third server is careful: it takes a request only if the ledger admits all of its
+   cache, beside what its running sequences still need. So a request may have to wait, but nobody
+   can ask for memory of one that has begun. It starts when the others have all of the device. A
+   fourth process is killed while it holds the ledger and memory; the others go on.
 
    Compile it in the directory of gmlake.h, for Linux. On the mock, where the processes count their
    memory together, as a device would:
@@ -42,8 +45,9 @@ typedef struct server {
   gmlake *lake;
   gmlake_buffer *caches[SLOTS];
   size_t bytes[SLOTS]; /* of the cache; 0: no sequence runs there */
-  unsigned done, dropped, asked, random;
+  unsigned done, dropped, asked, waited, random;
   int growing; /* the slot that asks for memory now */
+  int is_careful;
 } server;
 
 static gmlake_backend *backend;
@@ -155,6 +159,23 @@ static int open_server(server *s, unsigned number, size_t keep_free) {
   return gmlake_alloc(s->lake, WEIGHTS, NULL, &weights) ? 4 : 0;
 }
 
+/* Whether one more sequence may begin: whether it, and all that run, can have whole caches,
+   whatever the others do. Until the next one is asked for the ledger keeps them that memory. */
+static int is_admitted(server *s) {
+  gmlake_alloc_desc pieces[SLOTS * (CACHE_MAX / PIECE)];
+  size_t count = CACHE_MAX / PIECE, i;
+  for (i = 0; i < SLOTS; i++)
+    if (s->bytes[i]) count += (CACHE_MAX - s->bytes[i]) / PIECE;
+  memset(pieces, 0, sizeof(pieces));
+  for (i = 0; i < count; i++) { /* a buffer takes whole chunks */
+    pieces[i].bytes = PIECE;
+    pieces[i].flags = GMLAKE_EXCLUSIVE;
+  }
+  if (!ledger_admit(&book, s->lake, pieces, count, NULL, NULL)) return 1;
+  s->waited++;
+  return 0;
+}
+
 /* One step: a sequence grows by a piece or by a token, is answered, or has to begin again; an empty
    slot takes a request. */
 static void step(server *s) {
@@ -162,8 +183,9 @@ static void step(server *s) {
   unsigned slot = draw(s, SLOTS);
   (void)nanosleep(&computes, NULL);
   s->growing = (int)slot;
-  if (s->bytes[slot] == CACHE_MAX && draw(s, TOKENS)) { /* one more token */
-  } else if (s->bytes[slot] == CACHE_MAX) {             /* answered */
+  if (s->is_careful && !s->bytes[slot] && !is_admitted(s)) {   /* the request waits */
+  } else if (s->bytes[slot] == CACHE_MAX && draw(s, TOKENS)) { /* one more token */
+  } else if (s->bytes[slot] == CACHE_MAX) {                    /* answered */
     s->bytes[slot] = 0;
     s->done++;
     (void)gmlake_buffer_resize(s->lake, s->caches[slot], 0, NULL);
@@ -181,9 +203,12 @@ static int serve(unsigned number, size_t keep_free) {
   static server s;
   const int error = open_server(&s, number, keep_free);
   if (error) return error;
+  s.is_careful = number == 3;
   while (s.done < REQUESTS) step(&s);
-  printf("server %u answered %u requests; it began %u again, and the others asked it %u times\n",
-         number, s.done, s.dropped, s.asked);
+  printf(
+      "server %u answered %u requests; %u times one waited, it began %u again, and the others "
+      "asked it %u times\n",
+      number, s.done, s.waited, s.dropped, s.asked);
   if (gmlake_destroy(s.lake)) return 6;
   ledger_close(&book);
   device_close();
@@ -211,6 +236,7 @@ static pid_t start(const char *self, const char *role, size_t keep_free) {
 
 int main(int argc, char **argv) {
   static const char *const roles[] = {"1", "2", "3"};
+  const struct timespec until_they_are_full = {0, 200000000};
   char path[64];
   size_t keep_free = 0;
   int i, status, deaths = 0, killed = 0;
@@ -223,8 +249,10 @@ int main(int argc, char **argv) {
   keep_free = device_free() - DEVICE;
 #endif
   (void)device_free;
-  for (i = 0; i < SERVERS; i++) (void)start(argv[0], roles[i], keep_free);
+  for (i = 0; i < SERVERS - 1; i++) (void)start(argv[0], roles[i], keep_free);
   (void)start(argv[0], "dies", keep_free);
+  (void)nanosleep(&until_they_are_full, NULL);
+  (void)start(argv[0], roles[i], keep_free);
   while (wait(&status) > 0) {
     killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     deaths += !(WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -1,5 +1,5 @@
-/* The ledger of examples/ledger.h: shares, who is asked for how much, and processes that die, also
-   while they hold it. */
+/* The ledger of examples/ledger.h: shares, who is asked for how much, what is admitted, and
+   processes that die, also while they hold it. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -231,6 +231,160 @@ static void a_step_ends_whatever_the_handler_says(void **state) {
   close_books();
 }
 
+/* ---- Admission: two lakes on one device of 16 chunks, as of two processes -------------------- */
+
+static gmlake *lakes[2];
+static gmlake_alloc_desc list[16];
+
+static int always(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)from, (void)info;
+  ++*(unsigned *)user;
+  return 1;
+}
+
+static void open_device(void) {
+  gmlake_oom_handler own;
+  int i;
+  (void)unlink(book);
+  own.fn = always;
+  own.user = &handled;
+  handled = 0;
+  start(16);
+  lakes[0] = lake;
+  assert_ok(gmlake_create(&desc, &lakes[1]));
+  for (i = 0; i < 2; i++)
+    assert_int_equal(ledger_open(&books[i], book, 16 * C, (size_t)2 * C, 1, own), 0);
+  for (i = 0; i < 16; i++) list[i] = request(C, 0, NULL);
+}
+
+static void close_device(void) {
+  ledger_close(&books[0]);
+  ledger_close(&books[1]);
+  (void)unlink(book);
+  assert_ok(gmlake_destroy(lakes[1]));
+  finish();
+}
+
+static gmlake_result admit(int i, size_t count, size_t *lacking) {
+  return ledger_admit(&books[i], lakes[i], list, count, LEGACY, lacking);
+}
+
+static size_t held_by(int i) {
+  gmlake_stats now;
+  now.struct_bytes = 0;
+  assert_ok(gmlake_get_stats(lakes[i], &now));
+  return now.reserved_bytes;
+}
+
+static void what_is_admitted_is_nobody_elses(void **state) {
+  size_t lacking = 0;
+  void *block;
+  (void)state;
+  open_device();
+  assert_error(admit(0, 15, &lacking), LIMIT_REACHED); /* the other's floor */
+  assert_int_equal(lacking, C);
+  assert_int_equal(held_by(0), 0);
+  assert_ok(admit(0, 8, &lacking));
+  assert_int_equal(lacking, 0);
+  assert_int_equal(entry(0)->admitted_bytes, 8 * C);
+  assert_int_equal(entry(0)->held_bytes, 8 * C);
+  assert_error(admit(1, 9, &lacking), LIMIT_REACHED);
+  assert_int_equal(lacking, C);
+  assert_int_equal(entry(1)->admitted_bytes, 0);
+  assert_ok(admit(1, 8, NULL));
+  assert_error(admit(0, 9, NULL), LIMIT_REACHED);
+  assert_int_equal(entry(0)->admitted_bytes, 8 * C); /* what was admitted stays */
+  wish(16 * C, 16 * C, 0);
+  assert_int_equal(ledger_ask(&books[0], C), 0); /* nobody holds too much */
+  entry(0)->asked_bytes = 3 * C;                 /* before it was admitted, perhaps */
+  ledger_step(&books[0], lakes[0], 16 * C);
+  assert_int_equal(handled, 0);
+  assert_int_equal(entry(0)->asked_bytes, 0);
+  assert_ok(gmlake_alloc(lakes[0], 2 * C, LEGACY, &block));
+  assert_error(admit(0, 7, &lacking), LIMIT_REACHED); /* beside what lives */
+  assert_ok(admit(0, 6, &lacking));
+  assert_ok(gmlake_free(lakes[0], block, LEGACY));
+  list[0].bytes = 0;
+  assert_ok(admit(0, 1, &lacking)); /* it ends */
+  assert_int_equal(entry(0)->admitted_bytes, 0);
+  list[0].bytes = C;
+  assert_true(ledger_ask(&books[1], 4 * C) > 0);
+  assert_ok(gmlake_trim(lakes[0], 0, NULL));
+  assert_ok(admit(1, 14, NULL));
+  close_device();
+}
+
+static void what_is_not_needed_for_it_is_given_back(void **state) {
+  void *block;
+  (void)state;
+  open_device();
+  assert_ok(gmlake_alloc(lakes[0], C, LEGACY, &block));
+  assert_ok(gmlake_reserve(lakes[0], NULL, 12 * C, LEGACY));
+  assert_ok(admit(0, 3, NULL));
+  assert_int_equal(held_by(0), 4 * C);
+  assert_int_equal(entry(0)->admitted_bytes, 4 * C);
+  assert_ok(gmlake_free(lakes[0], block, LEGACY));
+  close_device();
+}
+
+static volatile int goes_on;
+
+static void *step_on(void *user) {
+  while (goes_on) ledger_step(&books[1], lakes[1], 16 * C);
+  return user;
+}
+
+/* They hold more than their shares, and give it back when they come by, or not. */
+static void others_are_asked_for_what_is_admitted(void **state) {
+  pthread_t other;
+  size_t lacking = 0;
+  (void)state;
+  open_device();
+  assert_ok(gmlake_reserve(lakes[1], NULL, 14 * C, LEGACY));
+  ledger_step(&books[1], lakes[1], 16 * C);
+  entry(0)->wish_bytes = 16 * C;
+  assert_error(admit(0, 8, &lacking), OUT_OF_DEVICE_MEMORY); /* nobody comes by */
+  assert_int_equal(lacking, 6 * C);
+  assert_int_equal(held_by(0), 0);
+  assert_int_equal(entry(0)->admitted_bytes, 0);
+  assert_int_equal(entry(1)->asked_bytes, 6 * C);
+  goes_on = 1;
+  assert_int_equal(pthread_create(&other, NULL, step_on, NULL), 0);
+  assert_ok(admit(0, 8, &lacking));
+  goes_on = 0;
+  assert_int_equal(pthread_join(other, NULL), 0);
+  assert_int_equal(lacking, 0);
+  assert_int_equal(held_by(0), 8 * C);
+  assert_int_equal(held_by(1), 8 * C);
+  close_device();
+}
+
+/* Of a process that was killed nothing is admitted any more. */
+static void admissions_end_with_their_process(void **state) {
+  int pipes[2], status;
+  ledger held;
+  char byte;
+  pid_t child;
+  (void)state;
+  open_device();
+  assert_int_equal(pipe(pipes), 0);
+  child = fork();
+  if (!child) {
+    if (ledger_open(&held, book, 16 * C, C, 1, nobody) || ledger_promise(&held, 9 * C, 0)) _exit(1);
+    if (write(pipes[1], "x", 1) != 1) _exit(2);
+    (void)pause();
+  }
+  assert_int_equal(read(pipes[0], &byte, 1), 1);
+  assert_error(admit(0, 6, NULL), LIMIT_REACHED); /* 9 are the child's, 2 the other's floor */
+  assert_ok(admit(0, 5, NULL));
+  assert_int_equal(kill(child, SIGKILL), 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_ok(admit(0, 14, NULL));
+  (void)close(pipes[0]);
+  (void)close(pipes[1]);
+  close_device();
+}
+
 /* A file system without locks is told at the beginning, and later nobody waits for ever. */
 static void a_file_without_locks_is_refused(void **state) {
   ledger other;
@@ -241,6 +395,9 @@ static void a_file_without_locks_is_refused(void **state) {
   assert_int_equal(ledger_open(&other, book, 100, 1, 1, nobody), ENOLCK);
   ledger_step(&books[0], lake, 4 * C);
   assert_int_equal(ledger_ask(&books[0], 5), 0);
+  list[0] = request(C, 0, NULL);
+  assert_error(ledger_admit(&books[0], lake, list, 1, LEGACY, NULL), LIMIT_REACHED);
+  assert_int_equal(stats().reserved_bytes, 0);
   assert_false(ledger_is_waited_for(&books[0]));
   lock_error = 0;
   assert_int_equal(entry(0)->wish_bytes, 1);
@@ -255,6 +412,10 @@ int main(void) {
       cmocka_unit_test(shares_follow_floors_weights_and_wishes),
       cmocka_unit_test(those_above_their_shares_are_asked),
       cmocka_unit_test(a_request_reaches_the_handler),
+      cmocka_unit_test(what_is_admitted_is_nobody_elses),
+      cmocka_unit_test(what_is_not_needed_for_it_is_given_back),
+      cmocka_unit_test(others_are_asked_for_what_is_admitted),
+      cmocka_unit_test(admissions_end_with_their_process),
       cmocka_unit_test(the_dead_are_struck_out),
       cmocka_unit_test(a_slot_that_was_half_cleared_begins_anew),
       cmocka_unit_test(wrong_ledgers_are_refused),
