@@ -1282,6 +1282,13 @@ static const row rows[] = {
     {"what_is_admitted_sleeps", TOGETHER,
      "{granule:16 cap:16} +p=1@n Y:4*1@n Sn:d released=5 Y:4*1@n!A Wn Y:5 reserved=5 T:0 "
      "released=4"},
+    /* With the chunks that the list got a part of the end is set aside for small blocks. */
+    {"what_is_admitted_is_tried_again_with_its_chunks", TOGETHER,
+     "{granule:16 cap:128} +r=32+62k Y:2k,2*1 mark +a=2k +b=2 grown=0"},
+    /* What sleeps is live, and holds nothing. */
+    {"others_sleep_beside_what_is_admitted", TOGETHER,
+     "{granule:16 cap:16} P0 +p=4@n/0 S0:d +a=2@n Y:10@n reserved=10 Y:4*3@n lacking=0 reserved=14 "
+     "Y:0*1@n W0"},
     {"nothing_of_a_request_of_nothing", TOGETHER, "{granule:16 cap:16} Y:0*3@A/x reserved=0"},
     /* ---- Marked streams ---- */
 
