@@ -361,6 +361,9 @@ CUDA
   copy from device to device. It takes the direct way where the devices reach each other: the
   backend enables that for memory of cuMemAlloc, and it stays enabled. Memory of alloc_fn has to be
   within the other devices' reach: a lake's is, with gmlake_desc.peer_devices.
+  An integrated device (DGX Spark, Jetson) has the host's memory: what is offloaded there takes as
+  much of it as before. So gmlake_offload_cuda_create answers UNSUPPORTED. With allow_integrated it
+  does not, for programs that save by dropping and recomputing, or that put their copies elsewhere.
 
 THREADS
   Only one thread at a time may use a graph that is not sealed, a planner, a run or a session. A
@@ -437,7 +440,8 @@ typedef enum gmlake_offload_result {
   GMLAKE_OFFLOAD_ERROR_INCOMPLETE,           /* a memgraph lacks something that the graph has */
   GMLAKE_OFFLOAD_ERROR_BAD_PLACE,            /* places in it overlap, or pass their arena's end */
   GMLAKE_OFFLOAD_ERROR_RACE,                 /* nodes may write and use the same bytes at once */
-  GMLAKE_OFFLOAD_ERROR_STALE_READ            /* a node reads other bytes than it should */
+  GMLAKE_OFFLOAD_ERROR_STALE_READ,           /* a node reads other bytes than it should */
+  GMLAKE_OFFLOAD_ERROR_UNSUPPORTED /* the device is integrated: to offload frees nothing */
 } gmlake_offload_result;
 
 typedef struct gmlake_offload_graph gmlake_offload_graph;
@@ -848,10 +852,12 @@ typedef struct gmlake_offload_cuda_desc {
   void *const *alloc_users; /* by device: the first argument of alloc_fn and free_fn; NULL: user */
   size_t host_bytes_max;    /* of pinned memory. 0: half of what the host has available when the
                                backend is created (Linux: MemAvailable), elsewhere no limit */
+  int allow_integrated;     /* 1: also where the memory is the host's, and offloading frees none */
 } gmlake_offload_cuda_desc;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, BACKEND (there is no driver, or no such device, or
-   a call of the driver failed); *out_backend is then NULL. */
+   a call of the driver failed), UNSUPPORTED (a device is integrated: see CUDA); *out_backend is
+   then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
 /* pre: no run and no session uses the backend. Waits until all its work has ended. NULL is fine. */
@@ -1615,6 +1621,8 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
     return "GMLAKE_OFFLOAD_ERROR_RACE";
   case GMLAKE_OFFLOAD_ERROR_STALE_READ:
     return "GMLAKE_OFFLOAD_ERROR_STALE_READ";
+  case GMLAKE_OFFLOAD_ERROR_UNSUPPORTED:
+    return "GMLAKE_OFFLOAD_ERROR_UNSUPPORTED";
   }
   return "GMLAKE_OFFLOAD_ERROR_?";
 }
@@ -14408,11 +14416,14 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
 #define GMLO_PINNED_SMALL ((size_t)4096)   /* the least page that there is */
 #define GMLO_PINNED_THREADS 16u            /* that touch a segment, at most */
 #define GMLO_MEMINFO_BYTES 4096u           /* of /proc/meminfo, the first lines */
+#define GMLO_CUDA_INTEGRATED 18            /* a CUdevice_attribute, which an old cuda.h may lack */
 
 /* Name without cu, the CUDA version that introduced this form, exported name, parameters. */
 #define GMLO_CUDA_FUNCTIONS(X)                                                                     \
   X(Init, 2000, "cuInit", (unsigned flags))                                                        \
   X(DeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                              \
+  X(DeviceGetAttribute, 2000, "cuDeviceGetAttribute",                                              \
+    (int *value, CUdevice_attribute attribute, CUdevice device))                                   \
   X(DevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain",                                      \
     (CUcontext * context, CUdevice device))                                                        \
   X(DevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))             \
@@ -14480,6 +14491,7 @@ typedef struct gmlo_cuda {
   gmlo_cuda_functions fn;
   gmlo_cuda_device *devices; /* as the desc has them, or one */
   uint32_t device_count;
+  int is_integrated;       /* the device is, that was opened last */
   gmlo_cuda_arena *arenas; /* [U2] */
   size_t arena_count, arena_capacity;
   gmlo_pinned *pinned; /* of all segments, by address */
@@ -15074,6 +15086,9 @@ static int gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) {
   int pushed, ok;
   if (cuda->fn.DeviceGet(&at->device,
                          cuda->desc.devices != NULL ? cuda->desc.devices[d] : cuda->desc.device) ||
+      cuda->fn.DeviceGetAttribute(&cuda->is_integrated, (CUdevice_attribute)GMLO_CUDA_INTEGRATED,
+                                  at->device) ||
+      (cuda->is_integrated && !cuda->desc.allow_integrated) ||
       cuda->fn.DevicePrimaryCtxRetain(&at->context, at->device) != CUDA_SUCCESS) {
     at->context = NULL;
     return 0;
@@ -15198,8 +15213,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
   }
   gmlo_cuda_fill_table(cuda);
   if (!gmlo_cuda_open_all(cuda)) {
+    const int is_refused = cuda->is_integrated && !desc->allow_integrated;
     gmlo_cuda_close(cuda);
-    return GMLAKE_OFFLOAD_ERROR_BACKEND;
+    return is_refused ? GMLAKE_OFFLOAD_ERROR_UNSUPPORTED : GMLAKE_OFFLOAD_ERROR_BACKEND;
   }
   *out_backend = &cuda->table;
   return GMLAKE_OFFLOAD_OK;

@@ -1051,8 +1051,11 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   *out_why = "the device has no lake: call gmlake_torch.enable() before anything is on a GPU";
   if (!place) return nullptr;
   desc.device = device;
-  *out_why = "no streams for copies can be made on the device";
-  if (gmlake_offload_cuda_create(&desc, &backend) != GMLAKE_OFFLOAD_OK) return nullptr;
+  const gmlake_offload_result result = gmlake_offload_cuda_create(&desc, &backend);
+  *out_why = result == GMLAKE_OFFLOAD_ERROR_UNSUPPORTED
+                 ? "the device is integrated, its memory is the host's: to offload frees nothing"
+                 : "no streams for copies can be made on the device";
+  if (result != GMLAKE_OFFLOAD_OK) return nullptr;
   (void)gmlake_get_desc(place->lake(), &lake);
   gmlake_offload_lake &source = lakes[device];
   source.lake = place->lake();

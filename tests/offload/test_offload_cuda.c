@@ -256,6 +256,39 @@ static void wrong_descriptions_are_refused(void **state) {
   assert_null(backend);
 }
 
+/* There a copy on the host takes as much memory as the tensor did, and nothing is pinned for it. */
+static void integrated_devices_are_refused(void **state) {
+  static const int devices[] = {1, 0};
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_backend *backend;
+  fake_cuda_options one;
+  const size_t resting = host_bytes;
+  int is_several;
+  (void)state;
+  memset(&one, 0, sizeof one);
+  one.integrated = 1;
+  one.device_count = 2;
+  for (is_several = 0; is_several < 2; is_several++) {
+    control->reset(&one);
+    memset(&desc, 0, sizeof desc);
+    desc.host = counted;
+    desc.host_bytes = 1;
+    desc.devices = is_several ? devices : NULL;
+    desc.device_count = is_several ? 2 : 0;
+    assert_error(gmlake_offload_cuda_create(&desc, &backend), UNSUPPORTED);
+    assert_null(backend);
+    assert_int_equal(fake_census().hosts, 0);
+    assert_nothing_left(resting);
+    desc.allow_integrated = 1;
+    assert_ok(gmlake_offload_cuda_create(&desc, &backend));
+    assert_int_equal(fake_census().hosts, 1);
+    gmlake_offload_cuda_destroy(backend);
+    control->fail_function("cuDeviceGetAttribute", 1, CUDA_ERROR_INVALID_VALUE, 0);
+    assert_error(gmlake_offload_cuda_create(&desc, &backend), BACKEND);
+    assert_nothing_left(resting);
+  }
+}
+
 static void wrong_devices_are_refused(void **state) {
   static const int devices[] = {0, 1, -1};
   gmlake_offload_memgraph *m;
@@ -303,6 +336,7 @@ int main(void) {
       cmocka_unit_test(pinned_memory_is_registered),
       cmocka_unit_test(work_ends_with_its_backend),
       cmocka_unit_test(wrong_descriptions_are_refused),
+      cmocka_unit_test(integrated_devices_are_refused),
       cmocka_unit_test(wrong_devices_are_refused),
   };
   size_t count = 0;
