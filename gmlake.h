@@ -11104,26 +11104,26 @@ static gmlake_result gmlk_admit(gmlake *l, const gmlake_alloc_desc *requests, si
                                 gmlake_stream stream, size_t *lacking) {
   const size_t held = l->stats.reserved_bytes, bytes = (count + 1) * sizeof(gmlk_candidate);
   const size_t idle = held + l->stats.sleeping_bytes - l->stats.active_bytes;
-  gmlk_request all = gmlk_request_of(&l->home, 0, 0);
-  size_t free_bytes = 0, room, total, i;
+  size_t sum = 0, free_bytes = 0, room, total, i;
   int has_grown = 1, tries = 8;
   gmlk_candidate *list;
   gmlake_result result = GMLAKE_OK;
-  for (i = 0; i < count; i++) all.bytes += requests[i].bytes;
-  if (all.bytes > idle) result = gmlk_ask_memory(l, &free_bytes, &total);
+  for (i = 0; i < count; i++) sum += requests[i].bytes;
+  if (sum > idle) result = gmlk_ask_memory(l, &free_bytes, &total);
   room = free_bytes - gmlk_min(free_bytes, l->desc.driver_free_bytes_min);
   room = gmlk_min(room, gmlk_room(l->desc.limit_bytes, held)) + idle;
-  if (!result && all.bytes > room) { /* wherever memory lies: nothing is created in vain */
-    *lacking = all.bytes - room;
+  if (!result && sum > room) { /* wherever memory lies: nothing is created in vain */
+    *lacking = sum - room;
     result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-    if (all.bytes <= free_bytes + idle) result = GMLAKE_ERROR_LIMIT_REACHED;
-    result = gmlk_report_oom(l, &all, result);
+    if (sum <= free_bytes + idle) result = GMLAKE_ERROR_LIMIT_REACHED;
+    (void)gmlk_fail(l, result, "gmlake_admit", "%llu bytes too many: free as many, or raise limits",
+                    GMLK_ULL(*lacking));
   }
   list = result ? NULL : (gmlk_candidate *)gmlk_host_alloc(&l->host, bytes);
   if (!result && !list) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (; !result && has_grown && tries; tries--) /* new chunks may serve it in another way */
     result = gmlk_admit_try(l, requests, count, stream, list, &has_grown);
-  for (i = 0; i < count && !result; i++) list[i].request.arena->is_kept = all.bytes != 0;
+  for (i = 0; i < count && !result; i++) list[i].request.arena->is_kept = sum != 0;
   gmlk_host_free(&l->host, list, bytes);
   if (gmlk_is_shortage(result) && !*lacking) *lacking = l->error.asked_bytes;
   if (*lacking) l->error.call = "gmlake_admit";

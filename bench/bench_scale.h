@@ -10,6 +10,7 @@
 #define SCALE_BLOCKS_MIN 100000 /* a hundredth of it can still be measured */
 #define SCALE_BLOCKS_MAX ((size_t)1 << 22)
 #define SCALE_TRIM_STEPS 16
+#define SCALE_ADMITTED 64
 
 typedef enum scale_figure {
   SCALE_BLOCKS,
@@ -25,6 +26,8 @@ typedef enum scale_figure {
   SCALE_WINDOW_FREE,
   SCALE_PAIR_LATE,
   SCALE_BUDGET,
+  SCALE_ADMIT,
+  SCALE_ADMIT_NOT,
   SCALE_CHECK,
   SCALE_TRIM_STEP,
   SCALE_TRIM_CHUNK,
@@ -51,6 +54,8 @@ static const struct {
     {"window_free_ns", "ns: free of a window, median"},
     {"small_late_ns", "ns: free or allocation of a small block, with windows"},
     {"budget_ns", "ns: gmlake_get_budget"},
+    {"admit_request_ns", "ns: gmlake_admit, for each of 64 requests that fit without new chunks"},
+    {"admit_not_ns", "ns: gmlake_admit of 64 requests that are more than there is"},
     {"check_ns", "ns: gmlake_check"},
     {"trim_step_ns", "ns: a trim that returns a sixteenth of what is free, median"},
     {"trim_chunk_ns", "ns: of these trims, for each chunk that is returned"},
@@ -307,6 +312,28 @@ static void scale_reuse(scale *s) {
   s->value[SCALE_REUSE] = median(ns, count);
 }
 
+/* The first list creates what the second finds. */
+static void scale_admit(scale *s) {
+  gmlake_alloc_desc list[SCALE_ADMITTED];
+  gmlake_result result = GMLAKE_OK;
+  double start_ns;
+  size_t i;
+  memset(list, 0, sizeof list);
+  for (i = 0; i < SCALE_ADMITTED; i++) list[i].bytes = (1 + random_below(2048)) * 512;
+  scale_note(s, gmlake_admit(s->run.lake, list, SCALE_ADMITTED, NULL, NULL));
+  start_ns = processor_ns();
+  scale_note(s, gmlake_admit(s->run.lake, list, SCALE_ADMITTED, NULL, NULL));
+  s->value[SCALE_ADMIT] = scale_since(s, start_ns) / SCALE_ADMITTED;
+  list[0].bytes = 3 * s->device_bytes; /* this driver never lacks any */
+  start_ns = processor_ns();
+  for (i = 0; i < SCALE_ADMITTED; i++)
+    result = gmlake_admit(s->run.lake, list, SCALE_ADMITTED, NULL, NULL);
+  s->value[SCALE_ADMIT_NOT] = scale_since(s, start_ns) / SCALE_ADMITTED;
+  if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) scale_note(s, GMLAKE_ERROR_CORRUPT);
+  memset(list, 0, sizeof list);
+  scale_note(s, gmlake_admit(s->run.lake, list, 1, NULL, NULL)); /* it ends */
+}
+
 static void scale_ask(scale *s) {
   gmlake_budget budget;
   double start_ns = processor_ns();
@@ -353,6 +380,7 @@ static void scale_run_all(scale *s) {
   if (!s->result) scale_stitch(s);
   if (!s->result) scale_reuse(s);
   if (!s->result && scale_run(s, s->late, SCALE_PAIR_LATE)) scale_ask(s);
+  if (!s->result) scale_admit(s);
   if (!s->result) scale_shrink(s);
   if (!s->result) scale_regrow(s);
   if (!s->result) s->value[SCALE_BYTES_ALL] = (double)scale_stats(s).metadata_bytes_peak;

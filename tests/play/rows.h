@@ -1253,11 +1253,10 @@ static const row rows[] = {
      "{granule:16 cap:16} N0:8 Y:8*1@A/x mark z0:8@A grown=0"},
     {"its_own_pool_does_not_trade_it_for_other_places", TOGETHER,
      "{granule:16 cap:8 arena:16} +a-h=1@A -aceg@A Y:1*4@A +w=2@A/s!O Y:0*1@A +w=2@A/s"},
-    /* Then nothing is created, and nothing waited for: the driver says how much is free, once more
-       for the report. */
+    /* Then nothing is created, and nothing waited for: the driver says how much is free. */
     {"more_than_there_can_be_is_not_admitted", TOGETHER,
-     "{granule:16 cap:16} hA +z=4@A -z@A mark Y:4*5@A!O lacking=4 grown=0 host-waits=0 calls=2 "
-     "told-asked=20 Y:4,512b*4@A!O lacking=512b failures=0 T:0"},
+     "{granule:16 cap:16} hA +z=4@A -z@A mark Y:4*5@A!O lacking=4 grown=0 host-waits=0 calls=1 "
+     "says:262144_bytes_too_many:_free_as_many Y:4,512b*4@A!O lacking=512b failures=0 T:0"},
     {"limits_hold_for_what_is_admitted", TOGETHER,
      "{granule:16 cap:16 limit:8} Y:4*3@A!L lacking=4 reserved=0 Y:4*5@A!O lacking=12 Y:4*2@A"},
     {"what_is_admitted_leaves_memory_for_others", TOGETHER,
