@@ -10746,6 +10746,7 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
     gmlk_slots_forget(l, a);
     gmlk_copies_prune(a);
   }
+  gmlk_held_count(l);
   memset(&p, 0, sizeof(p));
   bytes = gmlk_pool_chunks(l, pool).sleeping_bytes;
   r = gmlk_request_of(gmlk_pool_first_arena(l, pool), 0, bytes);
@@ -11051,8 +11052,8 @@ static gmlake_result gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
 #define GMLK_RESET_PEAK(name) (l->stats.name##_peak = l->stats.name)
 
 /* ---- >>ahead -----------------------------------------------------------------------------------
-   Creates memory before it is needed. Owns nothing. pre: the caller holds `driver_lock`.
-   Costs: the driver's for each chunk. Can fail: host memory, the driver. */
+   Creates memory before it is needed, and keeps it: owns arena->is_kept, which a sleep ends. pre:
+   the caller holds `driver_lock`. Costs: the driver's. Can fail: host memory, the driver. */
 
 static gmlake_result gmlk_reserve(gmlake *l, gmlake_pool *pool, size_t bytes, gmlake_stream value) {
   gmlk_arena *a = gmlk_pool_first_arena(l, pool);

@@ -29,9 +29,9 @@
    nothing to repair. Processes with one file need not see each other otherwise: not by number, and
    not in one container. A process of another user is kept out by the file's mode.
 
-   ledger_step and ledger_admit may be called by one thread at a time; the handler by any. A step and
-   the handler cost some system calls, less than 10 us together, if nobody has to wait; ledger_admit
-   about four times those of a step, and what gmlake_trim and gmlake_admit cost. */
+   ledger_step and ledger_admit may be called by one thread at a time; the handler by any. A step
+   and the handler cost some system calls, less than 10 us together, if nobody has to wait;
+   ledger_admit about four times those of a step, and what gmlake_trim and gmlake_admit cost. */
 #if !defined(GMLAKE_LEDGER_H)
 #define GMLAKE_LEDGER_H
 

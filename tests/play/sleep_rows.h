@@ -19,6 +19,10 @@ static const row sleep_rows[] = {
     {"a_pool_keeps_its_contents", TOGETHER | WIDE,
      "{granule:16 cap:64} " FULL "mark S0:k reserved=0 chunks=0 handles=0 mappings=0 "
      "driver-bytes=0 W0 sleeping=0 evictions=1 " KEPT "j0@A I " ALL_GOES},
+    /* Memory is short, and the host cannot begin to wait. */
+    {"what_does_not_come_back_is_counted_at_once", TOGETHER,
+     "{granule:16 cap:16 limit:8} P3 N3:6/3 c3:0,4@n S3:d d3:0,2@n +a=7 sleeping=4 "
+     "fail:exchange=3R W3!R sleeping=2 -a W3 K3 D3"},
     /* The copy would take as much of the same memory. */
     {"an_integrated_device_keeps_no_copy", TOGETHER,
      "{granule:16 cap:64 integrated} +p=4@n Sn:k!N says:no_host_memory_but_the_device's_own "
