@@ -13176,7 +13176,7 @@ static gmlake_result gmlk_cuda_get_memory_info(void *user, size_t *out_free_byte
     call.code = call.cuda->fn.MemGetInfo(&free_bytes, &total_bytes);
     if (call.code == CUDA_SUCCESS) {
       const size_t available = call.cuda->properties.is_integrated ? gmlk_cuda_available() : 0;
-      *out_free_bytes = available ? available : free_bytes;
+      *out_free_bytes = available ? gmlk_min(available, total_bytes) : free_bytes;
       *out_total_bytes = total_bytes;
     }
   }

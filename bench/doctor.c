@@ -215,8 +215,9 @@ static void examine_device(int device, int count) {
   (void)doctor.backend->get_properties(doctor.backend->user, &doctor.device, &code);
   (void)doctor.backend->get_memory_info(doctor.backend->user, &free_bytes, &total_bytes, &code);
   tell("name", doctor.device.name);
-  snprintf(text, sizeof(text), "%.1f GiB, %.1f free; in steps of %zu KiB",
+  snprintf(text, sizeof(text), "%.1f GiB%s, %.1f free; in steps of %zu KiB",
            (double)total_bytes / (1024.0 * (double)MIB),
+           doctor.device.is_integrated ? " of the host's" : "",
            (double)free_bytes / (1024.0 * (double)MIB), doctor.device.granularity_bytes >> 10);
   tell("memory", text);
   lake = open_lake(0);

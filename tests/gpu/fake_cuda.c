@@ -988,6 +988,7 @@ static void fake_lock(void) {
   options.seed = (unsigned)fake_variable("FAKE_CUDA_SEED");
   options.device_count = (int)fake_variable("FAKE_CUDA_DEVICES");
   options.device_bytes = (size_t)fake_variable("FAKE_CUDA_GIB") << 30;
+  options.integrated = fake_variable("FAKE_CUDA_INTEGRATED") != 0;
   options.hidden = fake_variable("FAKE_CUDA_NO_STREAM_ID") ? "cuStreamGetId" : NULL;
   options.hidden_code = CUDA_ERROR_NOT_FOUND;
   fake_start(&options);
