@@ -249,11 +249,10 @@ SLEEP
     these take longer: both go on at once.
 
 INTEGRATED DEVICES
-  The memory of a DGX Spark (GB10) or a Jetson is the host's. There, free memory is what Linux has
-  available (MemAvailable, without swap): the driver leaves out the page cache, which the system
-  gives up when asked. Set driver_free_bytes_min there: a host without memory hangs. Sleep with KEEP
-  would hold all twice: refused, unless desc.sleep_host puts it elsewhere, as in a mapped file.
-  Chunks are 2 MiB by default. No such machine has run this yet.
+  The memory of a DGX Spark (GB10) or a Jetson is the host's. Free memory is there what Linux has
+  available (MemAvailable, without swap), since the driver takes the page cache for used. Set
+  driver_free_bytes_min: a host without memory hangs. Sleep with KEEP would hold all twice: refused,
+  unless desc.sleep_host says where else. Chunks are 2 MiB by default. No such machine has run this.
 
 SHARING
   I want another process to have a tensor. Give both lakes desc.handle_types GMLAKE_HANDLE_POSIX_FD.
@@ -1297,15 +1296,14 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t 
                                         gmlake_stream stream);
 
 /* Whether blocks for all these requests can live at once, beside what lives now. If so their pools
-   are made to hold the memory, and keep all their chunks: neither gmlake_trim nor want of memory
-   elsewhere returns one. So no other process, pool or buffer of other chunks can take it, only who
-   allocates from the same pool. Tries the list as allocations in this order, 8 times at most, until
-   no new chunk is needed: the same then are served on the stream, after NONE on any, in captures,
-   too. Streams and host may be made to wait, the handler is not asked. Chunks of a buffer of the
-   pool's chunk_bytes are GMLAKE_EXCLUSIVE; GMLAKE_TRANSIENT is ignored. A list of 0 bytes of a
-   pool, and its sleep, end it. An error changes no block and no admission; new chunks stay until
-   gmlake_trim. *out_lacking_bytes (may be NULL; always written): about how much has no room. Errors
-   as gmlake_alloc_with, and ASLEEP; from the handler INVALID_ARGUMENT. Costs as twice the list. */
+   get the memory and keep all their chunks: neither gmlake_trim nor want of memory elsewhere takes
+   one, so no other process, pool or buffer of other chunks does; who allocates from the same pool
+   may. Tries the list, as allocations in this order, until none needs the driver: the same then are
+   served on the stream, after NONE on any, in captures, too. Streams and host may have to wait, the
+   handler is not asked. For a buffer of the pool's chunk_bytes ask with GMLAKE_EXCLUSIVE. A list of
+   0 bytes of a pool, or its sleep, ends it; an error does not, and new chunks stay until
+   gmlake_trim. *out_lacking_bytes (may be NULL; always written): about what has no room. Errors as
+   gmlake_alloc_with, ASLEEP; INVALID_ARGUMENT from the handler. Costs about twice the list. */
 GMLAKE_DEF gmlake_result gmlake_admit(gmlake *lake, const gmlake_alloc_desc *requests, size_t count,
                                       gmlake_stream stream, size_t *out_lacking_bytes);
 
@@ -11082,19 +11080,21 @@ typedef struct gmlk_candidate { /* a request that is to be admitted */
 } gmlk_candidate;
 
 /* Serves the requests up to the first that fails, then takes the blocks back as if they were freed:
-   nobody has seen them, but now the memory is there. */
+   nobody has seen them, but now the memory is there. *again: one needed more than the fast path. */
 static gmlake_result gmlk_admit_try(gmlake *l, const gmlake_alloc_desc *requests, size_t count,
-                                    gmlake_stream stream, gmlk_candidate *list, int *has_grown) {
+                                    gmlake_stream stream, gmlk_candidate *list, int *again) {
   gmlake_result result = GMLAKE_OK;
   size_t i;
-  for (i = 0, *has_grown = 0; i < count && !result; i++) {
+  for (i = 0, *again = 0; i < count && !result; i++) {
     gmlk_request *r = &list[i].request;
     gmlake_alloc_desc desc = requests[i];
     desc.flags &= ~GMLAKE_TRANSIENT;
     result = gmlk_request_open(l, r, &desc, stream);
     if (result || !r->bytes) continue;
+    if (r->grains && !l->asks_first) result = gmlk_try_fast(l, r, &list[i].block);
+    if (result || list[i].block) continue;
+    *again = 1;
     result = gmlk_slow_path(l, r, &list[i].block);
-    *has_grown |= r->has_grown;
   }
   for (; i--; list[i].block = NULL)
     if (list[i].block) gmlk_ungrant(l, &list[i].request, list[i].block);
@@ -11106,7 +11106,7 @@ static gmlake_result gmlk_admit(gmlake *l, const gmlake_alloc_desc *requests, si
   const size_t held = l->stats.reserved_bytes, bytes = (count + 1) * sizeof(gmlk_candidate);
   const size_t idle = held + l->stats.sleeping_bytes - l->stats.active_bytes;
   size_t sum = 0, free_bytes = 0, room, total, i;
-  int has_grown = 1, tries = 8;
+  int again = 1, tries = 8;
   gmlk_candidate *list;
   gmlake_result result = GMLAKE_OK;
   for (i = 0; i < count; i++) sum += requests[i].bytes;
@@ -11122,8 +11122,8 @@ static gmlake_result gmlk_admit(gmlake *l, const gmlake_alloc_desc *requests, si
   }
   list = result ? NULL : (gmlk_candidate *)gmlk_host_alloc(&l->host, bytes);
   if (!result && !list) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (; !result && has_grown && tries; tries--) /* new chunks may serve it in another way */
-    result = gmlk_admit_try(l, requests, count, stream, list, &has_grown);
+  for (; !result && again && tries; tries--) /* what there is now may serve it in another way */
+    result = gmlk_admit_try(l, requests, count, stream, list, &again);
   for (i = 0; i < count && !result; i++) list[i].request.arena->is_kept = sum != 0;
   gmlk_host_free(&l->host, list, bytes);
   if (gmlk_is_shortage(result) && !*lacking) *lacking = l->error.asked_bytes;
