@@ -316,6 +316,25 @@ run.main()'
     '| gaussian | lake, waiting first | 0.500 | 0.500 | 0.500 |' "$dir/out"
 fi
 
+# What bench/real/two_engines.py sees of a ledger, whose page is as in ledger.h.
+if command -v python3 >/dev/null; then
+  printf '%s\n' '#define _GNU_SOURCE' '#include "examples/ledger.h"' '#include <stdio.h>' \
+    'int main(void) {' \
+    'static ledger_page page = {LEDGER_VERSION, 9, {{1, 2, 3, 4, 5, 6, 7, 8}}};' \
+    'return fwrite(&page, sizeof page, 1, stdout) != 1; }' >"$dir/page.c"
+  ok 'two_engines.py: a page' sh -c "'$CC' -w -I. -o '$dir/page' '$dir/page.c' && '$dir/page' >'$dir/page.bin'"
+  ok 'two_engines.py: follows it' sh -c "cd bench/real && python3 -B -c 'import sys, two_engines as t
+page = open(sys.argv[1], \"rb\").read()
+assert t.entries(page) == {0: dict(zip(t.FIELDS, range(1, 9)))} and t.entries(page[8:]) == {}
+moves, gib = t.Moves(), 1 << 30
+for now, held, asked, given in ((0, 5, 0, 0), (1, 5, 1, 0), (1.5, 5, 1, 0), (2, 4, 0, 1)):
+    moves.see({3: {\"held\": held * gib, \"asked\": asked * gib, \"given\": given * gib}}, now)
+assert moves.ms_a_gib() == 1000 and moves.held_peak == 5 * gib, moves.done
+moves.see({3: {\"held\": 0, \"asked\": 1, \"given\": 0}}, 3)
+moves.see({}, 4)
+assert not moves.open and len(moves.done) == 1' '$dir/page.bin'"
+fi
+
 # What driver calls took, and intervals, of made-up runs.
 if command -v python3 >/dev/null; then
   mkdir "$dir/calls"
