@@ -6,7 +6,9 @@ of a GPU's (torch_session.cpp):
 import copy
 import ctypes
 import gc
+import inspect
 import io
+import random
 import sys
 import weakref
 
@@ -235,7 +237,7 @@ def check_thread_and_gradients(session, paths):
         model = Model()
         losses(model, own.mark, 2)
         forward, ran = own._blocks._forwards[0], []
-        own._blocks.run = lambda own, args, kwargs, _: ran.append(1) or own(*args, **kwargs)
+        own._blocks.run = lambda first, second, tensors: ran.append(1) or first()
         x = torch.zeros(1, LENGTH, WIDTH)
         forward(x)
         assert len(ran) == 1
@@ -244,6 +246,335 @@ def check_thread_and_gradients(session, paths):
         with ThreadPoolExecutor(1) as pool:
             pool.submit(forward, x).result()
         assert len(ran) == 1
+
+
+class Holds(Layer):
+    """Changes what is in a container, without a change of its length."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {"count": 0}
+
+    def forward(self, x):
+        self.seen["count"] += 1
+        return super().forward(x)
+
+
+class Draws(Layer):
+    def forward(self, x):
+        return super().forward(x) * random.uniform(1, 2)
+
+
+class DrawsOwn(Layer):
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator()
+
+    def forward(self, x):
+        return super().forward(x) * torch.rand(1, generator=self.generator)
+
+
+class Passes(Layer):
+    """Hands on something in a container that it got."""
+
+    def forward(self, x, shared=None):
+        y = super().forward(x) * shared["last"].sigmoid()
+        shared["last"] = y
+        return y
+
+
+class TrainsOtherwise(Buffered):
+    def forward(self, x):
+        return super().forward(x) if self.training else Layer.forward(self, x)
+
+
+class Static(Layer):
+    @staticmethod
+    def forward(x):
+        return x + 1
+
+
+def opened(session, paths, **kwargs):
+    return session.Session(
+        session.Calls(*paths),
+        torch.device("cpu"),
+        1 << 30,
+        marks_steps=False,
+        recomputes="always",
+        **kwargs,
+    )
+
+
+def batch(rows=4):
+    return torch.randint(0, 64, (rows, LENGTH))
+
+
+def found_in(model, make_loss=lambda model: model(batch()).square().mean()):
+    """The gradients of a model, and what random numbers are next."""
+    torch.manual_seed(7)
+    model.zero_grad(set_to_none=True)
+    make_loss(model).backward()
+    gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    return gradients, torch.rand(1)
+
+
+def are_equal(some, others):
+    return all(
+        (a is None and b is None) or torch.equal(a, b)
+        for a, b in zip((*some[0], some[1]), (*others[0], others[1]))
+    )
+
+
+def check_hidden_effects(session, paths):
+    """What is changed inside containers, what is drawn elsewhere, what is done only in training."""
+    for layer in (Holds, Draws, DrawsOwn, Static):
+        random.seed(1)
+        with opened(session, paths) as own:
+            model = Model(layer)
+            losses(model, own.mark)
+            assert own.stats()["region_count"] == 0, layer.__name__
+            if layer is Holds:
+                assert all(part.seen["count"] == 3 for part in model.layers)
+    made = lambda: {"last": torch.zeros(1)}
+    assert counts(session, paths, lambda: Model(Passes), shared=made) == 0
+    with opened(session, paths) as own:
+        model = Model(TrainsOtherwise).eval()
+        losses(model, own.mark)
+        assert own.stats()["region_count"] == LAYERS
+        model.train()
+        losses(model, own.mark)
+        assert own.stats()["region_count"] == 0
+        hooked = Model()
+        torch.optim.SGD(hooked.parameters(), lr=0.1)
+        calls = []
+        hooked.layers[0].back.register_forward_hook(lambda *_: calls.append(1))
+        for _ in range(3):
+            found_in(hooked)
+            own.mark()
+        assert len(calls) == 3
+        assert own.stats()["region_count"] == LAYERS - 1
+
+
+def check_arguments(session, paths):
+    """A second execution gets what the first one got, whatever the program did to containers."""
+
+    def refills(model):
+        scale, y = [None], model.embed(batch())
+        for i, layer in enumerate(model.layers):
+            scale[0] = torch.tensor(0.5 + i)
+            y = layer(x=y, scale=scale)
+        return model.head(y).square().mean()
+
+    torch.manual_seed(1)
+    model = Model()
+    expected = found_in(model, refills)
+    states, former = [], torch.utils.checkpoint.checkpoint
+    with opened(session, paths) as own:
+        torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def checkpoint(function, *args, **kwargs):
+            states.append(args)
+            return former(function, *args, **kwargs)
+
+        torch.utils.checkpoint.checkpoint = checkpoint
+        try:
+            for _ in range(2):
+                assert are_equal(found_in(model, refills), expected)
+        finally:
+            torch.utils.checkpoint.checkpoint = former
+        # torch takes the devices whose random numbers it sets back from arguments without a name.
+        assert len(states) == LAYERS and all(len(args) == 1 for args in states)
+        nested = Model()
+        torch.optim.SGD(nested.parameters(), lr=0.1)
+        layer = nested.layers[0]
+        for _ in range(2):
+            layer(torch.ones(1, LENGTH, WIDTH), scale=[torch.ones(1), {"cache": DynamicCache()}])
+        assert layer.forward.is_fit is None
+
+
+def check_changes(session, paths):
+    """What changes between the two executions would make other gradients: it is an error."""
+
+    def trained(own):
+        model = Model()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        found_in(model)
+        return model
+
+    def eval_(model, x):
+        model.eval()
+
+    def argument(model, x):
+        x.add_(1)
+
+    def parameter(model, x):
+        with torch.no_grad():
+            model.layers[1].back.bias.add_(1)
+
+    def replaced(model, x):
+        model.layers[1].norm.weight = torch.nn.Parameter(torch.ones(WIDTH))
+
+    def frozen(model, x):
+        model.layers[1].norm.requires_grad_(False)
+
+    def nothing(model, x):
+        model.head.eval()
+
+    with opened(session, paths) as own:
+        for change in (eval_, argument, parameter, replaced, frozen, nothing):
+            model = trained(own)
+            x = torch.rand(2, LENGTH, WIDTH)
+            y = x
+            for layer in model.layers:
+                y = layer(y)
+            change(model, x)
+            try:
+                y.sum().backward()
+            except RuntimeError as error:
+                assert change is not nothing and 'recomputes="never"' in str(error), error
+            else:
+                assert change is nothing, change.__name__
+        # A tensor in a parameter's place, as functional_call puts there, is gone by then.
+        model = trained(own)
+        own_bias, other = model.layers[0].norm.bias, torch.zeros(WIDTH, requires_grad=True)
+
+        def functional(model):
+            model.layers[0].norm._parameters["bias"] = other * 2
+            loss = model(batch()).square().mean()
+            model.layers[0].norm._parameters["bias"] = own_bias
+            return loss
+
+        found = []
+        for _ in range(2):
+            other.grad = None
+            found_in(model, functional)
+            found.append(other.grad)
+            own._blocks.unwrap()
+        assert torch.equal(*found)
+
+
+class Fails(Layer):
+    is_failing = False
+
+    def forward(self, x):
+        y = super().forward(x)
+        if Fails.is_failing:
+            raise ValueError("as if memory had run out")
+        return y
+
+
+class FailsInCheckpoint(Model):
+    def forward(self, x):
+        y = self.embed(x)
+        for layer in self.layers:
+            y = torch.utils.checkpoint.checkpoint(layer, y, use_reentrant=False)
+        return self.head(y)
+
+
+def check_errors(session, paths):
+    """Behind an error in a block the session is as before, also while its traceback lives."""
+    is_new = hasattr(torch.utils.checkpoint, "_checkpoint_without_reentrant_generator")
+    for is_own in (False, True)[: 1 + is_new]:
+        torch.manual_seed(1)
+        model = (FailsInCheckpoint if is_own else Model)(Fails)
+        expected = found_in(model)
+        with opened(session, paths, keeps_regions=is_own) as own:
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            found_in(model)
+            errors = []
+            Fails.is_failing = True
+            try:
+                model(batch())
+            except ValueError as error:
+                errors.append(error)
+            Fails.is_failing = False
+            if is_own:  # torch's own hooks stay until its generator goes
+                errors.clear()
+                gc.collect()
+            assert own._region_now is None
+            for _ in range(2):
+                own.mark()
+                assert are_equal(found_in(model), expected)
+                own.mark()
+                assert own.stats()["region_count"] == LAYERS
+                errors.clear()
+                gc.collect()
+                assert own._region_now is None
+
+
+def check_ends(session, paths):
+    """A session ends between forward and backward; a wrapper of a block's forward stays."""
+    torch.manual_seed(1)
+    model = Model()
+    expected = found_in(model)
+
+    def wrapped(model):
+        former = model.layers[0].forward
+        model.layers[0].forward = lambda *args, **kwargs: former(*args, **kwargs)
+        return former
+
+    with opened(session, paths) as own:
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        found_in(model)
+        former = wrapped(model)
+        torch.manual_seed(7)
+        model.zero_grad(set_to_none=True)
+        loss = model(batch()).square().mean()
+    with opened(session, paths):
+        loss.backward()
+        gradients = [p.grad.clone() for p in model.parameters()]
+        assert are_equal((gradients, torch.rand(1)), expected)
+        del loss
+    assert not former.is_fit  # it is executed once from now on
+    assert are_equal(found_in(model), expected)
+
+
+def check_replicas(session, paths):
+    """Shallow copies of blocks, as DataParallel's, compute with their own parameters."""
+    with opened(session, paths) as own:
+        model = Model()
+        losses(model, own.mark, 2)
+        layer, x = model.layers[0], torch.ones(1, LENGTH, WIDTH)
+        for twin in (copy.copy(layer), layer._replicate_for_data_parallel()):
+            assert "forward" not in vars(twin) and "forward" in vars(layer)
+            twin._modules = {**twin._modules, "back": torch.nn.Linear(4 * WIDTH, WIDTH)}
+            assert not torch.equal(twin.eval()(x), layer.eval()(x))
+            layer.train()
+        assert "scale" in inspect.signature(layer.forward).parameters
+
+
+def check_gradients(session, paths):
+    """Shared blocks, several calls of each, autograd.grad, double backward, retained graphs."""
+
+    class Shared(Model):
+        def forward(self, x):
+            y = self.embed(x)
+            for layer in (*self.layers, *self.layers):
+                y = layer(y)
+            return self.head(y)
+
+    def twice(model):
+        loss = model(batch()).square().mean()
+        loss.backward(retain_graph=True)
+        return loss
+
+    def penalty(model):
+        y = model.embed(batch()).detach().requires_grad_()
+        found = y
+        for layer in model.layers:
+            found = layer(found)
+        (gradient,) = torch.autograd.grad(found.square().mean(), y, create_graph=True)
+        return gradient.square().sum() * 1e3 + found.mean()
+
+    for make, make_loss in ((Shared, found_in.__defaults__[0]), (Model, twice), (Model, penalty)):
+        torch.manual_seed(1)
+        model = make()
+        expected = found_in(model, make_loss)
+        with opened(session, paths) as own:
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(3):
+                assert are_equal(found_in(model, make_loss), expected), make_loss
+                own.mark()
 
 
 def check_rule(session, paths):
@@ -360,6 +691,10 @@ def check_checkpoints(session, paths):
     above, too, by the newer way to checkpoint."""
     newer_checkpoint()
     check_results(session, paths)
+    check_arguments(session, paths)
+    check_changes(session, paths)
+    check_errors(session, paths)
+    check_ends(session, paths)
     assert counts(session, paths, lambda: Model(Checkpointed)) == LAYERS
     torch.manual_seed(1)
     expected = losses(CheckpointedLayers(), steps=4)
@@ -382,13 +717,21 @@ if __name__ == "__main__":
     package()
     from gmlake_torch import session
 
-    for check in (
+    checks = (
         check_results,
         check_effects,
+        check_hidden_effects,
+        check_arguments,
+        check_changes,
+        check_errors,
+        check_ends,
+        check_replicas,
+        check_gradients,
         check_copies,
         check_thread_and_gradients,
         check_rule,
         check_memory,
         check_checkpoints,
-    ):
+    )
+    for check in checks:
         check(session, sys.argv[1:])

@@ -8,22 +8,34 @@ as the program says, and watched. It stays as it is for good if it
 
 - has running statistics (batch normalization and the like);
 - changes a parameter, a buffer or a tensor that it gets, or puts another one in its place; or
-  changes a number, a text or the length of a container among its attributes or its modules';
+  changes a number, a text or a container among its attributes, its modules' or what it gets;
+- draws random numbers of Python, of NumPy, or of a torch.Generator that is an attribute;
+- has a forward that is no function of its class, is compiled, or is sharded by torch.distributed.
+
+The first execution in training and the first one in evaluation are watched. Executed once is also
+what
+
 - gets an object of a kind that is not known here, which it may change. A DynamicCache of
   transformers is known: if it is empty for this block, as it is when a model trains, the second
   execution gets none and computes the same.
-- has a forward of its own, is compiled, or is sharded by torch.distributed.
+- contains a module with forward hooks, which may have effects;
+- has tensors that are no parameters in the place of some, as torch.func.functional_call puts there.
 
 What else is an effect of a block cannot be seen: one that writes a file does so twice.
 
 From then on torch's non-reentrant checkpoint runs the block, with its random numbers and autocast
 restored for the second time, unless gradients are off, a backward pass is under way, a functorch
-transform or a stream's capture is active, or another thread than the session's runs it.
+transform, a trace or a stream's capture is active, or another thread than the session's runs it.
+Containers that it got are for the second time as they were. Where the program has changed a tensor
+meanwhile that the block got, one of its parameters or attributes, or what requires gradients, the
+second execution would make other gradients: it is an error, which says so.
 """
 import gc
 import inspect
+import random
 import sys
 import threading
+import types
 import weakref
 
 import torch
@@ -33,7 +45,8 @@ ALIKE_MIN = 3  # modules of one class make blocks
 TRIES_MAX = 3  # searches of a session that find nothing: each looks at every object of the program
 CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-COUNTED = (list, dict, set, tuple)
+CONTENTS_MAX, DEPTH_MAX = 64, 4  # of larger and deeper containers only the length is watched
+OF_ANY_MODULE = {"forward", *vars(torch.nn.Module())} - {"training"}  # no attributes of its own
 CACHE = "DynamicCache"
 
 
@@ -58,48 +71,109 @@ def find_blocks():
 def is_block(module):
     if isinstance(module, torch.jit.ScriptModule) or "forward" in vars(module):
         return False
+    if not isinstance(inspect.getattr_static(type(module), "forward"), types.FunctionType):
+        return False
     if getattr(module, "_compiled_call_impl", None) or hasattr(module, "_get_fsdp_state"):
         return False
     if next(module.children(), None) is None or next(module.parameters(), None) is None:
         return False
-    return not any(getattr(part, "track_running_stats", False) for part in module.modules())
+    return not any(
+        getattr(part, "track_running_stats", False)
+        or type(part).__module__.startswith("torch.distributed")
+        for part in module.modules()
+    )
 
 
-def tensors_of(thing, index, found):
-    """Appends an argument's tensors. Whether the argument is of a known kind, for block `index`."""
+def tensors_of(thing, found):
+    """Appends an argument's tensors. Whether the argument is of a known kind."""
     if isinstance(thing, torch.Tensor):
         found.append(thing)
         return True
     if isinstance(thing, PLAIN):
         return True
-    if type(thing).__name__ == CACHE:
-        return thing.get_seq_length(index) == 0
-    if isinstance(thing, dict):
-        return all(tensors_of(value, index, found) for value in thing.values())
-    if isinstance(thing, (tuple, list)):
-        return all(tensors_of(value, index, found) for value in thing)
+    if type(thing) is dict:
+        return all(tensors_of(value, found) for value in thing.values())
+    if type(thing) in (tuple, list):
+        return all(tensors_of(value, found) for value in thing)
     return False
 
 
-def version(tensor):
-    return None if tensor.is_inference() else tensor._version
+def is_unused_cache(thing, index):
+    """Whether it is a cache that is empty for block `index`."""
+    return type(thing).__name__ == CACHE and thing.get_seq_length(index) == 0
+
+
+def copy_of(thing):
+    """An argument with containers of its own."""
+    if type(thing) is dict:
+        return {key: copy_of(value) for key, value in thing.items()}
+    if type(thing) in (tuple, list):
+        return type(thing)(copy_of(value) for value in thing)
+    return thing
+
+
+class Same:
+    """Equal to what holds the same thing, which lives as long: its id is no other's."""
+
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __eq__(self, other):
+        return type(other) is Same and self.thing is other.thing
+
+
+def look(thing, depth=0):
+    """What is to stay of a thing. Equal if it has stayed."""
+    if isinstance(thing, PLAIN):
+        return thing
+    if isinstance(thing, torch.Tensor):
+        version = None if thing.is_inference() else thing._version
+        return Same(thing), version, thing.requires_grad
+    if isinstance(thing, torch.Generator):
+        return bytes(thing.get_state().tolist())
+    if isinstance(thing, (dict, list, tuple, set)):
+        if len(thing) > CONTENTS_MAX or depth == DEPTH_MAX or isinstance(thing, set):
+            return len(thing)
+        if isinstance(thing, dict):
+            return [(look(key), look(value, depth + 1)) for key, value in thing.items()]
+        return [look(value, depth + 1) for value in thing]
+    return None
 
 
 def state_of(block, tensors):
-    """What a block's execution must not change."""
-    state = [(id(tensor), version(tensor)) for tensor in tensors]
+    """What a block's execution must not change, nor anybody between its two executions."""
+    state = [look(tensor) for tensor in tensors]
     for module in block.modules():
-        for name, value in sorted(vars(module).items()):
-            if isinstance(value, PLAIN):
-                state.append((name, value))
-            elif isinstance(value, torch.Tensor):
-                state.append((name, id(value), version(value)))
-            elif isinstance(value, COUNTED):
-                state.append((name, len(value)))
+        for name, value in vars(module).items():
+            if name not in OF_ANY_MODULE:
+                state.append((name, look(value)))
         for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None:
-                state.append((id(tensor), version(tensor)))
+            state.append(look(tensor))
     return state
+
+
+def random_state():
+    """That of the generators that a checkpoint does not set back."""
+    numbers = sys.modules.get("numpy.random")
+    return random.getstate(), str(numbers.get_state()) if numbers else None
+
+
+def is_plain(block):
+    """Whether nothing is attached to a block now that has effects, or that goes away."""
+    for module in block.modules():
+        if module is not block and (module._forward_hooks or module._forward_pre_hooks):
+            return False
+        for parameter in module._parameters.values():
+            if not (parameter is None or isinstance(parameter, torch.nn.Parameter)):
+                return False
+    return True
+
+
+CHANGED = (
+    "gmlake_torch.offload: a block of class {} is executed for the second time, and a tensor that it "
+    "got, a parameter or an attribute of it has changed since the first: open the session with "
+    'recomputes="never", or change it behind the backward pass'
+)
 
 
 class Forward:
@@ -108,7 +182,9 @@ class Forward:
     def __init__(self, blocks, index, block):
         self.blocks, self.index, self.block = blocks, index, weakref.ref(block)
         self.is_fit = None  # to be executed twice; None: not executed yet
-        parameters = inspect.signature(block.forward).parameters.values()
+        self.watched = set()  # of block.training, while it may be fit
+        self.__signature__ = inspect.signature(block.forward)
+        parameters = self.__signature__.parameters.values()
         self.optional = {p.name for p in parameters if p.default is None}
         block.forward = self
 
@@ -117,31 +193,40 @@ class Forward:
         own = type(block).forward.__get__(block)
         if self.is_fit is False or not self.blocks.may_run():
             return own(*args, **kwargs)
+        gets_none = [k for k, v in kwargs.items() if is_unused_cache(v, self.index)]
+        again = args, {**kwargs, **dict.fromkeys(gets_none)}
         tensors = []
-        is_known = tensors_of((args, kwargs), self.index, tensors)
-        gets_none = [k for k, v in kwargs.items() if type(v).__name__ == CACHE]
-        if any(type(value).__name__ == CACHE for value in args):
-            is_known = False
-        is_known = is_known and self.optional.issuperset(gets_none)
-        if not is_known or not any(
-            tensor.requires_grad for tensor in (*tensors, *block.parameters())
-        ):
+        is_known = tensors_of(again, tensors) and self.optional.issuperset(gets_none)
+        has_gradients = any(tensor.requires_grad for tensor in (*tensors, *block.parameters()))
+        if not (is_known and has_gradients and is_plain(block)):
             return own(*args, **kwargs)
-        if self.is_fit is None:
-            before = state_of(block, tensors)
-            result = own(*args, **kwargs)
-            self.is_fit = state_of(block, tensors) == before
-            return result
-        again = {**kwargs, **dict.fromkeys(gets_none)}
-        return self.blocks.run(own, args, kwargs, again)
+        if block.training not in self.watched:
+            return self.watch(own, args, kwargs, again, tensors)
+        before, again = state_of(block, tensors), copy_of(again)
+
+        def second():
+            if state_of(block, tensors) != before:
+                raise RuntimeError(CHANGED.format(type(block).__name__))
+            return own(*again[0], **again[1])
+
+        return self.blocks.run(lambda: own(*args, **kwargs), second, tensors)
+
+    def watch(self, own, args, kwargs, again, tensors):
+        is_training = self.block().training
+        before = state_of(self.block(), tensors), look(list(again)), random_state()
+        result = own(*args, **kwargs)
+        after = state_of(self.block(), tensors), look(list(again)), random_state()
+        self.is_fit = after == before
+        self.watched.add(is_training)
+        return result
 
     def __reduce__(self):  # a copy of the block, also one in a file, has its class's forward
         return getattr, (self.block(), "forward")
 
 
 class Blocks:
-    """Those of a session, which runs them: run(forward, args, kwargs, kwargs of the second time) is
-    called for each that may be executed twice."""
+    """Those of a session, which runs them: run(first, second, tensors) is called for each that may be
+    executed twice. It returns what first returns; tensors are what the block gets."""
 
     def __init__(self, run):
         self.run = run
@@ -162,10 +247,17 @@ class Blocks:
 
     def unwrap(self):
         for forward in self._forwards:
+            forward.is_fit = False  # who replaced the block's forward may call this one
             block = forward.block()
             if block is not None and vars(block).get("forward") is forward:
                 del block.forward
         self._forwards.clear()
+
+    def part(self, copy):
+        """A copy that shares its attributes with a block gets its class's forward."""
+        forward = vars(copy).get("forward")
+        if isinstance(forward, Forward) and forward.block() is not copy:
+            del copy.forward
 
     def may_run(self):
         """Whether a block that is called now may be executed twice."""
@@ -174,6 +266,7 @@ class Blocks:
             and threading.get_ident() == self._thread
             and not is_in_backward()
             and not is_transformed()
+            and not torch.jit.is_tracing()
             and not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
         )
 

@@ -145,7 +145,8 @@ class Session:
         self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
         self.split_for(limit_bytes)
         self._thread = threading.local()  # depth: of regions inside which no operator is seen
-        self._keeps_regions, self._is_in_region = keeps_regions, False
+        self._keeps_regions, self._is_open = keeps_regions, False
+        self._region_now = None  # of what the program executes twice, or would: its own; none in it
         self._recomputes, self._blocks = recomputes, None
         self._marker = None  # the optimizer whose steps end iterations
         self.mark_count = 0
@@ -227,6 +228,7 @@ class Session:
             self._hooks = on_step(self._before_step, self._after_step)
             self._blocks = Blocks(self._run_block) if self._recomputes != "never" else None
             self._patch()
+            self._is_open = True
             check(self._watch(True))
         except BaseException:
             self._end()
@@ -239,6 +241,7 @@ class Session:
             check(text)
 
     def _end(self):
+        self._is_open = False
         text = self._watch(False)
         if self._blocks is not None:
             self._blocks.unwrap()
@@ -391,6 +394,8 @@ class Session:
         self._replace(torch.autograd, "backward", self._noting_backward)
         if self._keeps_regions or self._blocks is not None:
             self._patch_checkpoints()
+        if self._blocks is not None:
+            self._patch_copies()
         if self._recomputes == "always":
             self._replace(torch.optim.Optimizer, "__init__", self._with_blocks)
 
@@ -474,18 +479,18 @@ class Session:
     @contextlib.contextmanager
     def _inside(self):
         """For `with`: the steps are those of the region that has begun."""
-        self._is_in_region = True
+        self._region_now = object()
         try:
             yield
         finally:
-            self._is_in_region = False
+            self._region_now = None
             check(self._calls.region_end())
 
     def _again(self, function, region):
         """What a checkpoint calls to execute a region for the second time, or a part of it."""
 
         def again(*args, **kwargs):
-            if self._is_in_region:
+            if self._region_now or not self._is_open:
                 return function(*args, **kwargs)
             check(self._calls.recompute(region))
             with self._inside():
@@ -493,25 +498,37 @@ class Session:
 
         return again
 
-    def _run_block(self, function, args, kwargs, kwargs_again):
+    def _run_block(self, first, second, tensors):
         """A block that may be executed twice; see blocks.py."""
-        if self._depth or self._is_in_region:
-            return function(*args, **kwargs)
+        if self._depth or self._region_now:
+            return first()
         region, is_kept = self._calls.region()
         if is_kept:
             with self._inside():
-                return function(*args, **kwargs)
-        again, is_first = self._again(function, region), True
+                return first()
+        again, error = self._again(second, region), None
+        is_first = True
 
-        def run(*args):
-            nonlocal is_first
+        def run(*_):
+            nonlocal is_first, error
             if not is_first:
-                return again(*args, **kwargs_again)
+                return again()
             is_first = False
-            return function(*args, **kwargs)
+            try:
+                return first()
+            except BaseException as raised:  # torch would leave its hooks in place
+                error = raised
 
+        # By tensors of its own torch knows whose random numbers it sets back.
+        of_devices = {tensor.device: tensor for tensor in tensors}.values()
         with self._inside():
-            return torch.utils.checkpoint.checkpoint(run, *args, use_reentrant=False)
+            result = torch.utils.checkpoint.checkpoint(run, *of_devices, use_reentrant=False)
+        if error is None:
+            return result
+        try:
+            raise error
+        finally:
+            error = None  # else graph, traceback and error would hold each other for ever
 
     def _with_blocks(self, former):
         """A model was made, since it gets an optimizer."""
@@ -521,6 +538,27 @@ class Session:
             self._blocks.wrap()
 
         return init
+
+    def _patch_copies(self):
+        """Of modules: DataParallel's, and those of copy.copy."""
+
+        def replicate(former):
+            def replicate(module):
+                copy = former(module)
+                self._blocks.part(copy)
+                return copy
+
+            return replicate
+
+        def setstate(former):
+            def setstate(module, state):
+                former(module, state)
+                self._blocks.part(module)
+
+            return setstate
+
+        self._replace(torch.nn.Module, "_replicate_for_data_parallel", replicate)
+        self._replace(torch.nn.Module, "__setstate__", setstate)
 
     def _patch_checkpoints(self):
         """Non-reentrant checkpoints: torch runs such a generator up to its only yield, then the
@@ -534,18 +572,20 @@ class Session:
 
         @contextlib.contextmanager
         def alone():
-            was_in_region, self._is_in_region = self._is_in_region, True
+            was, mine = self._region_now, object()
+            self._region_now = mine
             try:
                 yield
             finally:
-                self._is_in_region = was_in_region
+                if self._region_now is mine:  # else it ends late: a region has raised an error
+                    self._region_now = was
 
         def generator(former):
             def generator(function, *args, **kwargs):
                 has_context = not any(
                     value is own.noop_context_fn for value in (*args, *kwargs.values())
                 )
-                is_plain = self._depth or self._is_in_region or not torch.is_grad_enabled()
+                is_plain = self._depth or self._region_now or not torch.is_grad_enabled()
                 if is_plain or has_context or not self._keeps_regions:
                     with alone():
                         yield from former(alone()(function), *args, **kwargs)
