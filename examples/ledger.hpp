@@ -16,7 +16,8 @@
 
 #if defined(__linux__)
 
-/* All functions may be called by any thread. */
+/* All functions may be called by any thread. In a child of fork they do nothing: the entry in the
+   ledger is the parent's. */
 class gmlake_share {
  public:
   /* own gives memory back; see ledger_open, also for the others. Throws std::runtime_error. */
@@ -26,7 +27,9 @@ class gmlake_share {
     if (error)
       throw std::runtime_error("the ledger " + path + " cannot be opened: " + std::strerror(error));
   }
-  ~gmlake_share() { ledger_close(&ledger_); }
+  ~gmlake_share() {
+    if (!is_inherited()) ledger_close(&ledger_);
+  }
   gmlake_share(const gmlake_share &) = delete;
   gmlake_share &operator=(const gmlake_share &) = delete;
 
@@ -37,7 +40,7 @@ class gmlake_share {
 
   /* The lake's handler: asks those who hold too much, or the process's own one. */
   int on_shortage(gmlake *lake, const gmlake_error_info *info) {
-    return ledger_on_shortage(&ledger_, lake, info);
+    return is_inherited() ? 0 : ledger_on_shortage(&ledger_, lake, info);
   }
 
   /* Tells the others what the lake holds, and gives back what they asked for: once in a
@@ -47,7 +50,8 @@ class gmlake_share {
     const int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(
                             std::chrono::steady_clock::now().time_since_epoch())
                             .count();
-    if (now == last_.load(std::memory_order_relaxed) || is_stepping_.test_and_set()) return;
+    if (now == last_.load(std::memory_order_relaxed) || is_inherited()) return;
+    if (is_stepping_.test_and_set()) return;
     gmlake_stats stats{};
     last_.store(now, std::memory_order_relaxed);
     if (gmlake_get_stats(lake, &stats) == GMLAKE_OK)
@@ -56,7 +60,10 @@ class gmlake_share {
   }
 
  private:
+  bool is_inherited() const { return getpid() != owner_; }
+
   ledger ledger_;
+  const pid_t owner_ = getpid();
   std::atomic<int64_t> last_{0};
   std::atomic_flag is_stepping_ = ATOMIC_FLAG_INIT;
 };

@@ -13,7 +13,6 @@
 #include "gmlake_ggml.h"
 #include "ledger.hpp"
 
-#include <memory>
 #include <mutex>
 #include <string.h>
 
@@ -49,11 +48,12 @@ static void gmlake_ggml_zero(int device, void *base, const gmlake_ggml_range *ra
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
-// What each physical device shares with other processes. Empty: it is this process's alone.
-static std::unique_ptr<gmlake_share> gmlake_ggml_shares[GGML_CUDA_MAX_DEVICES];
+// What each physical device shares with other processes. NULL: it is this process's alone. They end
+// with the process, as the lakes do: other threads may use them until then.
+static gmlake_share *gmlake_ggml_shares[GGML_CUDA_MAX_DEVICES];
 
 static int gmlake_ggml_on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
-  const auto &share = gmlake_ggml_shares[(gmlake_ggml_device *)user - gmlake_ggml_devices];
+  gmlake_share *const share = gmlake_ggml_shares[(gmlake_ggml_device *)user - gmlake_ggml_devices];
   return share ? share->on_shortage(lake, info) : 0;
 }
 
@@ -69,19 +69,24 @@ static void gmlake_ggml_step(int device) {
 
 static void gmlake_ggml_join(gmlake_ggml_device *d, int physical_device) {
   const char *const value = getenv("GGML_CUDA_GMLAKE_LEDGER");
-  unsigned long floor_mib = 0, weight = 1;
+  const unsigned long long most = 999999999;
+  unsigned long long floor_mib = 0, weight = 1;
+  int read = 0;
   gmlake_budget budget = gmlake_budget();
   gmlake_oom_handler own = gmlake_oom_handler();
   char name[256] = "";
   if (!value || !*value) return;
-  if (sscanf(value, "%255[^,],%lu,%lu", name, &floor_mib, &weight) < 1 || !weight)
-    GMLAKE_GGML_ABORT("GGML_CUDA_GMLAKE_LEDGER has to be NAME[,FLOOR[,WEIGHT]]");
+  (void)sscanf(value, "%255[^,]%n,%9llu%n,%9llu%n", name, &read, &floor_mib, &read, &weight, &read);
+  if (!read || value[read] || !weight || floor_mib > most || weight > most)
+    GMLAKE_GGML_ABORT("GGML_CUDA_GMLAKE_LEDGER has to be NAME[,FLOOR[,WEIGHT]]: a file of at most "
+                      "255 letters, MiB, and a number from 1 to 999999999");
   own.fn = gmlake_ggml_give_way;
-  (void)gmlake_get_budget(d->lake, &budget);
+  if (gmlake_get_budget(d->lake, &budget) != GMLAKE_OK)
+    GMLAKE_GGML_ABORT("GGML_CUDA_GMLAKE_LEDGER: the driver does not say how much memory there is");
   try {
-    gmlake_ggml_shares[physical_device].reset(
+    gmlake_ggml_shares[physical_device] =
         new gmlake_share(std::string(name) + "." + std::to_string(physical_device),
-                         budget.total_bytes, (size_t)floor_mib << 20, (unsigned)weight, own));
+                         budget.total_bytes, (size_t)floor_mib << 20, (unsigned)weight, own);
   } catch (const std::runtime_error &error) {
     GMLAKE_GGML_ABORT(error.what());
   }

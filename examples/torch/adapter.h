@@ -12,7 +12,9 @@
                                      with those of other processes that name the same file NAME.0
                                      (device 0), best in /dev/shm: see ../ledger.h. Between steps,
                                      and when memory is short, memory that is free, or may leave for
-                                     the host, goes to who has less than its share;
+                                     the host, goes to who has less than its share. Devices
+                                     have the process's numbers: where CUDA_VISIBLE_DEVICES differs,
+                                     name other files;
      GMLAKE_TORCH_LEDGER_FLOOR_BYTES this process is never asked to go below so much, 0;
      GMLAKE_TORCH_LEDGER_WEIGHT      and of the rest it has a part by this weight, 1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into

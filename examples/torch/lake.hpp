@@ -690,7 +690,8 @@ class Device {
     gmlake_oom_handler own{};
     own.fn = give_way;
     own.user = this;
-    (void)gmlake_get_budget(lake_, &budget);
+    if (gmlake_get_budget(lake_, &budget) != GMLAKE_OK)
+      throw std::runtime_error("the driver does not say how much memory there is");
     share_.reset(new gmlake_share(path, budget.total_bytes, floor_bytes, weight, own));
   }
   /* pre: the guest lives as long as the device. */

@@ -1,8 +1,8 @@
 /* examples/llama.cpp/gmlake-cuda.cuh on the fake driver, as the patched ggml-cuda.cu calls it.
    test_clients.sh runs it with each value of the variables that the header reads.
 
-     client_ggml_cuda off | lake | kv | peers | unsupported | refused | bfc |
-     ledger
+     client_ggml_cuda off | lake | kv | peers | unsupported | refused | bfc | ledger |
+     ledger_refused
    It answers 0 if all is as it has to be. */
 #include <stdio.h>
 
@@ -152,6 +152,7 @@ int main(int argc, char **argv) {
   if (what == "ledger" && d) use_ledger(d, (std::string(getenv("FILE")) + ".0").c_str());
   if (what == "bfc") use_bfc(getenv("GGML_CUDA_DISABLE_GRAPHS") == nullptr);
   if (what == "refused") IS(!d && end.find("gmlake: ") == 0);
+  if (what == "ledger_refused") IS(end.find("gmlake: GGML_CUDA_GMLAKE_LEDGER has to be") == 0);
   if (what.empty()) failures++;
   if (failures) fprintf(stderr, "logged: %s\nended: %s\n", logged.c_str(), end.c_str());
   return failures != 0;

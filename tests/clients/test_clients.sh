@@ -495,6 +495,9 @@ lake_of_ggml kv GGML_CUDA_GMLAKE=kv
 lake_of_ggml peers GGML_CUDA_GMLAKE=1 GGML_CUDA_P2P=1
 lake_of_ggml unsupported GGML_CUDA_GMLAKE=1
 lake_of_ggml ledger GGML_CUDA_GMLAKE=1 "FILE=$dir/ledger" "GGML_CUDA_GMLAKE_LEDGER=$dir/ledger,3,2"
+for ledger in "$dir/x,3,0" "$dir/x,-1" "$dir/x,1,2x" "$dir/x,"; do
+  lake_of_ggml ledger_refused GGML_CUDA_GMLAKE=1 "GGML_CUDA_GMLAKE_LEDGER=$ledger"
+done
 lake_of_ggml bfc GGML_CUDA_GMLAKE_BFC=1
 lake_of_ggml bfc GGML_CUDA_GMLAKE_BFC=1 GGML_CUDA_DISABLE_GRAPHS=1
 lake_of_ggml refused GGML_CUDA_GMLAKE=1
