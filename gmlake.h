@@ -13454,15 +13454,17 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
 #if defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
 
 /* Pinned memory in huge pages: the driver's own call makes small ones, which takes six times as
-   long (bench/NOTES.md, "Pinning"). What was mapped stands before it. A child of fork has none of
-   it: else a page that the parent writes would be another one than the device's. */
-static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
+   long (bench/NOTES.md, "Pinning"). What was mapped stands before it, from where to where. A child
+   of fork has none of it: else a page that the parent writes would be another one than the
+   device's. */
+static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
-  CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult code = CUDA_ERROR_NOT_SUPPORTED;
   char *base =
       (char *)mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  void **host = (void **)(void *)(base + 2 * page - (uintptr_t)base % page);
-  if (base == (char *)MAP_FAILED) return code;
+  void **host;
+  if (base == (char *)MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  host = (void **)(void *)(base + 2 * page - (uintptr_t)base % page);
   host[-1] = base;
   host[-2] = base + mapped;
   (void)madvise(host, mapped - 2 * page, MADV_HUGEPAGE); /* where there are none they are small */
@@ -13475,9 +13477,29 @@ static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_ho
   return code;
 }
 
+/* Where the driver or the system does not support that, the memory is the driver's: NULL stands for
+   its end. */
+static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
+  const size_t head = 4096; /* a page, so that host memory is aligned as ever */
+  void *base = NULL, **host;
+  CUresult code;
+  if (bytes > SIZE_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
+  code = gmlk_cuda_pin_mapped(cuda, bytes, out_host);
+  if (code != CUDA_ERROR_NOT_SUPPORTED && code != CUDA_ERROR_NOT_PERMITTED) return code;
+  code = cuda->fn.MemHostAlloc(&base, head + bytes, 0);
+  if (code != CUDA_SUCCESS) return code;
+  host = (void **)(void *)((char *)base + head);
+  host[-1] = base;
+  host[-2] = NULL;
+  *out_host = host;
+  return code;
+}
+
 static CUresult gmlk_cuda_unpin(const gmlk_cuda *cuda, void *host) {
   char *base = (char *)((void **)host)[-1], *end = (char *)((void **)host)[-2];
-  const CUresult code = cuda->fn.MemHostUnregister(host);
+  CUresult code;
+  if (!end) return cuda->fn.MemFreeHost(base);
+  code = cuda->fn.MemHostUnregister(host);
   if (code == CUDA_SUCCESS) (void)munmap(base, (size_t)(end - base));
   return code;
 }

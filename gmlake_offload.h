@@ -14661,7 +14661,7 @@ static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
   return low;
 }
 
-#if defined(__linux__)
+#if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
 
 typedef struct gmlo_touch { /* a part of a segment */
   char *ptr;
@@ -15204,7 +15204,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
   cuda->desc = *desc;
   cuda->host_bytes_max = desc->host_bytes_max;
   if (cuda->host_bytes_max == 0) cuda->host_bytes_max = gmlo_host_available() / 2;
-  if (cuda->host_bytes_max == 0) cuda->host_bytes_max = SIZE_MAX / 2;
+  if (cuda->host_bytes_max == 0 || cuda->host_bytes_max > SIZE_MAX / 2)
+    cuda->host_bytes_max = SIZE_MAX / 2; /* sums and roundings stay below SIZE_MAX */
   cuda->devices = (gmlo_cuda_device *)gmlo_zeroed(
       &desc->host, desc->devices != NULL ? desc->device_count : 1, sizeof *cuda->devices);
   if (cuda->devices == NULL) {

@@ -44,8 +44,8 @@ class gmlake_share {
   }
 
   /* Tells the others what the lake holds, and gives back what they asked for: once in a
-     millisecond at most, in some 10 us. Else it costs a look at the clock. The wish is the most that
-     was ever in use. pre: no lock is held. */
+     millisecond at most, in some 10 us. Else it costs a look at the clock. The wish is the most
+     that was ever in use. pre: no lock is held. */
   void step(gmlake *lake) {
     const int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(
                             std::chrono::steady_clock::now().time_since_epoch())

@@ -17,7 +17,7 @@ patch -p1 -N < "$here/$name.patch"
 if [ $name = gmlake-bfc ]; then
   cp "$here/../../gmlake_bfc.h" "$here/gmlake_bfc_pool.h" "$here/gmlake-bfc.cuh" ggml/src/ggml-cuda/
 else
-  cp "$here/../../gmlake.h" "$here/../ledger.h" "$here/../ledger.hpp" "$here/gmlake_ggml.h" "$here/gmlake-cuda.cuh" \
-    "$here/gmlake.cu" ggml/src/ggml-cuda/
+  cp "$here/../../gmlake.h" "$here/../ledger.h" "$here/../ledger.hpp" "$here/gmlake_ggml.h" \
+    "$here/gmlake-cuda.cuh" "$here/gmlake.cu" ggml/src/ggml-cuda/
   cp "$here/llama-kv-grow.h" src/
 fi

@@ -793,6 +793,8 @@ ENTRY(do_stream_wait, stream_wait, (gmlake_stream)(uintptr_t)1, out.event)
 ENTRY(do_stream_id, stream_id, STREAM, &out.id)
 ENTRY(do_is_capturing, is_capturing, STREAM, &out.is_capturing)
 ENTRY(do_host_alloc, host_alloc, CHUNK, &out.host)
+ENTRY(do_host_alloc_all, host_alloc, SIZE_MAX, &out.host)
+ENTRY(do_host_alloc_much, host_alloc, SIZE_MAX / 4, &out.host)
 ENTRY(do_copy_out, copy, MIDDLE, out.host, CHUNK, 1)
 ENTRY(do_copy_in, copy, MIDDLE, out.host, CHUNK, 0)
 ENTRY(do_copy_wait, copy, 0, NULL, 0, 0)
@@ -915,6 +917,15 @@ static void test_host_memory(void **state) {
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
   assert_ok(do_host_free());
   assert_int_equal(census().hosts, hosts);
+  /* Where there is nothing to register it is the driver's. */
+  fake->fail_function("cuMemHostRegister_v2", 1, CUDA_ERROR_NOT_SUPPORTED, 0);
+  assert_ok(do_host_alloc());
+  assert_int_equal(census().hosts, hosts + 1);
+  memset(out.host, 1, CHUNK);
+  assert_ok(do_host_free());
+  assert_int_equal(census().hosts, hosts);
+  assert_error(do_host_alloc_all(), OUT_OF_HOST_MEMORY);
+  assert_error(do_host_alloc_much(), OUT_OF_HOST_MEMORY);
 }
 
 /* Copies, on two streams that the first ones make, while the program captures. Each call waits for

@@ -242,6 +242,8 @@ static void wrong_descriptions_are_refused(void **state) {
   desc.host_bytes = 2;
   desc.host_bytes_max = 1;
   assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
+  desc.host_bytes = desc.host_bytes_max = SIZE_MAX;
+  assert_error(gmlake_offload_cuda_create(&desc, &backend), BACKEND);
   desc.host_bytes = desc.host_bytes_max = 0;
   desc.device = -1;
   assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);

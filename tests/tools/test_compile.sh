@@ -163,7 +163,9 @@ matrix() {
     case $extension in c)
       job "the mock behind another header: $compiler $standard" \
         "! $compile -include stdio.h -DGMLAKE_BACKEND_MOCK $dir/lake.c >$dir/behind.$compiler.$standard 2>&1 &&
- grep -q 'before any other header, or define _GNU_SOURCE' $dir/behind.$compiler.$standard" ;;
+ grep -q 'before any other header, or define _GNU_SOURCE' $dir/behind.$compiler.$standard"
+        job "offloading behind another header: $compiler $standard" \
+          "$compile -D_POSIX_C_SOURCE=200809L -include stdio.h -DGMLAKE_OFFLOAD_BACKEND_CUDA $dir/offload.c" ;;
     esac
     job "the driver linked: $compiler $standard" \
       "$compile -DGMLAKE_BACKEND_CUDA -DGMLAKE_CUDA_LINK $dir/lake.$extension &&
