@@ -9,10 +9,12 @@ They need the libraries that they show: transformers, peft, accelerate, gpytorch
 torch_geometric. A program whose library is missing says so, and the others run.
 
 A way is `native` (torch as it is), `expandable` (its expandable segments), `tuned` (native with a
-largest block to split and garbage collection, as people set them against fragmentation), `async`
+largest block to split and a threshold of garbage collection, as people set them against
+fragmentation; torch heeds the threshold only where the program sets a memory fraction), `async`
 (cudaMallocAsync), `lake`, `lake-wait` (it waits for another stream's memory before it takes new
 one), or `offload:GIB`: the whole program inside gmlake_torch.offload with that limit. Each runs in
-a process of its own, one after the other, all of them as often as --repeat says.
+a process of its own, one after the other, all of them as often as --repeat says. What the
+environment says of torch's allocator and of gmlake_torch is not heeded.
 
 Written for each: seconds and loss of each step, the most bytes that were live and reserved by
 torch's count, the statistics of the lake; for offload also what each step moved, drifted and
@@ -112,7 +114,9 @@ def work(program, way, steps):
 def run(program, way, steps, seconds):
     """A process that works. Returns its answer, or why there is none."""
     environment = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    for name in list(environment):
+        if name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF") or name.startswith("GMLAKE_"):
+            del environment[name]
     if way in SETTINGS:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[way]
     if way == "lake-wait":

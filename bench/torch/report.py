@@ -55,7 +55,8 @@ def table(head, rows):
 
 
 def memory(workload, by_allocator, allocators):
-    live = max(run["peak_live_bytes"] for run in by_allocator["gmlake"])
+    runs = by_allocator.get("gmlake") or [run for some in by_allocator.values() for run in some]
+    live = max(run["peak_live_bytes"] for run in runs)
     row = [workload, f"{live / GIB:.2f}"]
     for allocator in allocators:
         runs = by_allocator.get(allocator)
@@ -128,11 +129,12 @@ def compare(document):
     for run in document["runs"]:
         assert not run["error"], run["error"]
         groups.setdefault(run["workload"], {}).setdefault(run["allocator"], []).append(run)
-    used = {run["allocator"] for run in document["runs"]}
-    allocators = [name for name in NAMES if name in used]
-    names = [NAMES[name] for name in allocators]
+    used = {run["allocator"] for run in document["runs"]} - {"native"}
+    allocators = ["native", *(name for name in NAMES if name in used), *sorted(used - {*NAMES})]
+    names = [NAMES.get(name, name) for name in allocators]
     head = ["workload", "live", *names]
     yield from table(head, [memory(w, by, allocators) for w, by in groups.items()])
+    groups = {w: by for w, by in groups.items() if "native" in by}  # it may have run out of memory
     head = ["workload", "native ms a step", "its noise", *names[1:], "native's first s", *names[1:]]
     yield from table(head, [times(w, by, allocators) for w, by in groups.items()])
     head = ["workload", "native's final loss", "its spread", *names[1:]]

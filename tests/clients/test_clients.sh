@@ -304,16 +304,33 @@ run.run = lambda program, way, steps, seconds: (
     {"seconds": [9] * 3 + [took.get(way, 4)] * 5, "losses": [1.5],
      "peak_live_bytes": 3 << 30, "peak_reserved_bytes": (4 + (way == "native")) << 30})
 run.main()'
+  ways='import os, run, subprocess
+os.environ.update(PYTORCH_ALLOC_CONF="x", PYTORCH_CUDA_ALLOC_CONF="x", GMLAKE_TORCH_PEERS="0")
+given = []
+run.subprocess.run = lambda command, env, **more: given.append(env) or subprocess.CompletedProcess(
+    command, 0, "", "")
+for way in ("native", "tuned", "lake", "lake-wait"):
+    run.run("gaussian", way, 1, 1)
+print([{name: env[name] for name in env if "ALLOC_CONF" in name or name.startswith("GMLAKE_")}
+       for env in given] == [
+    {}, {"PYTORCH_CUDA_ALLOC_CONF": run.SETTINGS["tuned"]}, {},
+    {"GMLAKE_TORCH_CROSS_STREAM": "wait"}])'
+  ok 'bench/real: only the way is set' sh -c \
+    "cd bench/real && python3 -B -c '$ways' >'$dir/out' && grep -qx True '$dir/out'"
   ok 'bench/real: runs' sh -c "cd bench/real && python3 -B -c '$real' '$dir/real.json' >'$dir/out'"
   ok 'bench/real: one that failed' grep -q '^gaussian  *tuned  *no memory$' "$dir/out"
   ok 'bench/real: their tables' sh -c \
     "python3 -B bench/torch/report.py '$dir/real.json' >'$dir/out'"
   ok 'bench/real: memory' grep -qxF \
-    '| gaussian | 3.00 | 5.00 (0.600) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) |' \
+    '| gaussian | 3.00 | 5.00 (0.600) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) | 4.00 (0.750) |' \
     "$dir/out"
   ok 'bench/real: time' grep -qxF '| gaussian | lake | 1.100 | 1.100 | 1.100 |' "$dir/out"
   ok 'bench/real: time, waiting first' grep -qxF \
     '| gaussian | lake, waiting first | 0.500 | 0.500 | 0.500 |' "$dir/out"
+  ok 'bench/real: runs without lakes' sh -c \
+    "sed 's/\"gmlake\"/\"offload:9\"/; s/\"native\"/\"offload:8\"/' '$dir/real.json' >'$dir/few.json' &&
+     python3 -B bench/torch/report.py '$dir/few.json' >'$dir/out'"
+  ok 'bench/real: runs without lakes: memory' grep -qF '| workload | live | native | expandable' "$dir/out"
 fi
 
 # What bench/real/two_engines.py sees of a ledger, whose page is as in ledger.h.
