@@ -1670,8 +1670,8 @@ static const Case case_ledger("ledger", [] {
   entry.held_bytes = 700 * MIB; /* too much: it is asked, and does not answer */
   check(is_refused(1100 * MIB) && entry.asked_bytes > 0);
   give(live);
-  const auto share = std::make_unique<gmlake_share>(file, budget.total_bytes, 0, 1,
-                                                    gmlake_oom_handler{});
+  const auto share =
+      std::make_unique<gmlake_share>(file, budget.total_bytes, 0, 1, gmlake_oom_handler{});
   const pid_t child = fork();
   if (!child) { /* its end is not the parent's */
     share->step(lake_of(0));
