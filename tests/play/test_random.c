@@ -89,14 +89,14 @@ static const struct row {
     {"who lends lacks host memory", "{} P0 +a=1@A host:1 l0@A host:2 l0@A host:3 l0@A"},
     {"who grows hears that the device is lost",
      "{chunk:2 cap:4} N0:8^1 z0:4 z0:2 fail:any=4G +a=2"},
-    /* A list was tried once where it needed waits, not chunks: then its memory was the stream's, and
-       served it in another way, which lacked a chunk. */
+    /* A list was tried once where it needed waits, not chunks: then its memory was the stream's,
+       and served it in another way, which lacked a chunk. */
     {"what is admitted behind waits is tried again",
      "{chunk:4 cap:80 arena:84 smin:8 streams:6 peers:2 extent:2 oom may-end single fill books} "
-     "t:485 gA:691 +j.1=2@B +a.3=3601b/t +u=2@B/3 Y:4,3*1@E/1 +f.2=3965b@A -f.2@A +q.2=4@D/3 hD "
-     "+f=16@D/t hE +r=3428b@B -f@D +j=8@C/2 +s.3=8@E/2 rs.3@E +r.3=48506b@A -r.3@A +p.3=7450b@B/0 "
-     "gC:9 t:1365 +f.2=44146b@C/3xt -q.2@n +b.3=8@F/g -j.1@E +c.2=32@C/t +m=24@E -p.3@B -j@B "
-     "+c.1=32243b@D -c.1@D -c.2@C -f.2@n Y:59483b,20*3@B/2"},
+     "t:485 gA:691 +j.1=2@B +a.3=3601b/t +u=2@B/3 Y:4,3*1@E/1 +f.2=3965b@A -f.2@A +q.2=4@D/3 "
+     "hD +f=16@D/t hE +r=3428b@B -f@D +j=8@C/2 +s.3=8@E/2 rs.3@E +r.3=48506b@A -r.3@A "
+     "+p.3=7450b@B/0 gC:9 t:1365 +f.2=44146b@C/3xt -q.2@n +b.3=8@F/g -j.1@E +c.2=32@C/t "
+     "+m=24@E -p.3@B -j@B +c.1=32243b@D -c.1@D -c.2@C -f.2@n Y:59483b,20*3@B/2"},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
