@@ -3697,14 +3697,16 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, u
                       uint64_t bytes, uint64_t driver_ns, const char *reason);
 static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr);
 
-/* Refuses a free, or a buffer's discard, under work that gmlake_mock_use told of; else that work is
-   of the past from then on. pre: at most host memory can be missing for it now. */
+/* Refuses a free, or a buffer's discard, under work that gmlake_mock_use told of; once it is done
+   that work is of the past. */
 #if defined(GMLAKE_BACKEND_MOCK)
 static gmlake_result gmlk_mock_may_end(gmlake *l, uint64_t address, uint64_t bytes,
                                        const gmlk_extra *extra, gmlake_stream stream,
                                        const char *call);
+static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes);
 #else
 #define gmlk_mock_may_end(l, address, bytes, extra, stream, call) GMLAKE_OK
+#define gmlk_mock_end_uses(l, address, bytes) ((void)(address), (void)(bytes))
 #endif
 
 static const char *gmlk_check(const gmlake *l);
@@ -8833,6 +8835,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   result = gmlk_free(l, address, value);
   if (result && b) gmlk_keep_apart(b, 0);
   if (result) return result;
+  gmlk_mock_end_uses(l, address, bytes);
   if (l->stats.pending_bytes != pending)
     reason = "pending: other streams may still use it";
   else if (value == GMLAKE_STREAM_NONE)
@@ -10233,6 +10236,8 @@ static gmlake_result gmlk_change_check(gmlake *l, const gmlake_buffer *b, const 
 static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake_stream value,
                                        gmlk_change *change, unsigned *out_stream) {
   size_t first = change->offset, last = change->offset + change->bytes;
+  uint64_t address, bytes;
+  gmlake_result result;
   change->is_commit = change->verb == GMLK_COMMIT;
   change->end = b->bytes;
   if (change->verb == GMLK_RESIZE) {
@@ -10262,9 +10267,11 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
       return gmlk_refuse_gone(l, value, change->call);
   }
   if (change->is_commit || change->from >= change->to) return GMLAKE_OK;
-  return gmlk_mock_may_end(
-      l, gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes,
-      (change->to - change->from) * (uint64_t)b->arena->chunk_bytes, NULL, value, change->call);
+  address = gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes;
+  bytes = (change->to - change->from) * (uint64_t)b->arena->chunk_bytes;
+  result = gmlk_mock_may_end(l, address, bytes, NULL, value, change->call);
+  if (!result) gmlk_mock_end_uses(l, address, bytes); /* at most host memory can be missing now */
+  return result;
 }
 
 /* pre: state_lock is held; it is held again at the end. */
@@ -12738,32 +12745,45 @@ static const gmlk_mock_work *gmlk_mock_unordered(const gmlk_mock *mock, uint64_t
   return NULL;
 }
 
-static void gmlk_mock_note_past(gmlk_mock_work *work, uint64_t address, uint64_t end) {
-  work->is_past |= work->address < end && address < work->end;
+/* Work so far used what was there before. pre: state_lock is held. */
+static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes) {
+  const uint64_t end = address + bytes;
+  gmlk_mock *mock;
+  uint64_t s;
+  size_t i;
+  if (!l->mock) return;
+  mock = gmlk_mock_lock(l->mock->user);
+  for (i = 0; i < mock->queue_count; i++)
+    for (s = mock->queues[i].done + 1; s <= mock->queues[i].last; s++) {
+      gmlk_mock_work *work = gmlk_mock_work_at(&mock->queues[i], s);
+      work->is_past |= work->address < end && address < work->end;
+    }
+  gmlk_mutex_unlock(&mock->mutex);
 }
 
-/* pre: state_lock is held. */
+/* What a stream that is gone had waited for is not known: all is taken to be ordered before it.
+   pre: state_lock is held. */
 static gmlake_result gmlk_mock_may_end(gmlake *l, uint64_t address, uint64_t bytes,
                                        const gmlk_extra *extra, gmlake_stream stream,
                                        const char *call) {
   gmlk_mock *mock;
   const gmlk_mock_work *work;
-  gmlk_mock_queue *queue;
-  uint64_t user = 0, at = 0, s;
+  gmlk_mock_queue *own, *queue;
+  uint64_t user = 0, at = 0;
   size_t i;
   if (!l->mock) return GMLAKE_OK;
   mock = gmlk_mock_lock(l->mock->user);
-  gmlk_mock_order_begin(mock, gmlk_mock_find_queue(mock, stream));
+  own = gmlk_mock_find_queue(mock, stream);
+  gmlk_mock_order_begin(mock, own);
   for (i = 0; extra && i < extra->used_count; i++) {
     queue = gmlk_mock_find_queue(mock, l->streams.items[extra->used[i].stream]->value);
     if (queue) queue->before = queue->last;
   }
   gmlk_mock_order_end(mock);
-  work = gmlk_mock_unordered(mock, address, address + bytes, 0, &user);
+  work = own || stream == GMLAKE_STREAM_NONE
+             ? gmlk_mock_unordered(mock, address, address + bytes, 0, &user)
+             : NULL;
   if (work) at = gmlk_max(work->address, address);
-  for (i = 0; !work && i < mock->queue_count; i++)
-    for (s = mock->queues[i].done + 1; s <= mock->queues[i].last; s++)
-      gmlk_mock_note_past(gmlk_mock_work_at(&mock->queues[i], s), address, address + bytes);
   gmlk_mutex_unlock(&mock->mutex);
   if (!at) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,

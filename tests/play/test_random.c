@@ -32,6 +32,12 @@ static const struct row {
     {"a recorded stream is another one by now",
      "{may-end cap:2} +a=2@A ra@B hB ua@B kB vB -a@A +b=2@A"},
     /* A question did not see that a pool is lent while the one that was asked sleeps. */
+    {"what a stream that is gone had waited for came before",
+     "{may-end fill} +n=1@C un@A +i=1@A -i@C kC -n@C"},
+    {"uses go on where a free lacks host memory",
+     "{chunk:2 cap:98 limit:55 window:190 streams:1 peers:2 mode:2 policy:5 oom fill} +k=26@A/xt "
+     "-k@A +n.3=8@A P1^2 un.3@A +v.2=3976b host:2* +k.3=10212b@A +t=4083b@n/1x ut@1 host:1 -t@1 "
+     "ut@A"},
     {"a borrower is foretold while others sleep", "{} Sn:d P3:20 l3@C +i=1/t"},
     /* The slot between two extents of addresses was copied, as if it were memory. */
     {"a sleep copies no edge", "{} +a=20 +b=30@A +c=36 Sn:k Wn"},
