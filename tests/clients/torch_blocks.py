@@ -453,6 +453,88 @@ def check_changes(session, paths):
         assert torch.equal(*found)
 
 
+class Caches(Layer):
+    """Keeps what it has computed of the longest batch until now."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.zeros(0)
+
+    def forward(self, x):
+        if x.shape[1] > len(self.table):
+            self.table = torch.arange(x.shape[1]) * 0.1
+        return super().forward(x) * self.table[: x.shape[1], None]
+
+
+class Writes(Layer):
+    """Late: changes a buffer behind its second execution."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.ones(1))
+
+    def forward(self, x):
+        y = super().forward(x) * self.mean
+        if x.shape[1] < LENGTH:
+            self.mean.add_(1)
+        return y
+
+
+class Typed(Layer):
+    def forward(self, x):
+        return super().forward(x).to(torch.zeros(1).dtype).mul(1 / 3).sin().float()
+
+
+def check_caches(session, paths):
+    """What fills a cache is executed twice all the same; what is written late is an error; torch's
+    settings are those of the first execution."""
+
+    def longer(model):
+        return sum(model(torch.ones(1, n, dtype=torch.long)).square().mean() for n in (9, 5))
+
+    for make, make_loss in ((Caches, longer), (Typed, found_in.__defaults__[0])):
+        torch.manual_seed(1)
+        model = Model(make)
+        expected = found_in(model, make_loss)
+        if make is Caches:
+            for layer in model.layers:
+                layer.table = torch.zeros(0)
+        with opened(session, paths) as own:
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            for i in range(3):
+                torch.manual_seed(7)
+                model.zero_grad(set_to_none=True)
+                if i == 2 and make is Caches:
+                    for layer in model.layers:
+                        layer.table = layer.table[:4]
+                loss = make_loss(model)
+                if make is Typed:
+                    torch.set_default_dtype(torch.float64)
+                loss.backward()
+                assert torch.get_default_dtype() is (torch.float32, torch.float64)[make is Typed]
+                torch.set_default_dtype(torch.float32)
+                gradients = [None if p.grad is None else p.grad for p in model.parameters()]
+                assert are_equal((gradients, torch.rand(1)), expected), (make, i)
+                own.mark()
+            assert own.stats()["region_count"] == LAYERS * (2 if make is Caches else 1)
+    with opened(session, paths) as own:
+        model = Model(Writes)
+        losses(model, own.mark)
+        try:
+            model(torch.ones(1, 3, dtype=torch.long)).square().mean().backward()
+        except RuntimeError as error:
+            assert 'recomputes="never"' in str(error), error
+        else:
+            raise AssertionError("no error")
+        hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+        own.mark()
+        found_in(Model(Writes))
+        found_in(model)
+        hook.remove()
+        own.mark()
+        assert own.stats()["region_count"] == 0
+
+
 class Fails(Layer):
     is_failing = False
 
@@ -693,6 +775,7 @@ def check_checkpoints(session, paths):
     check_results(session, paths)
     check_arguments(session, paths)
     check_changes(session, paths)
+    check_caches(session, paths)
     check_errors(session, paths)
     check_ends(session, paths)
     assert counts(session, paths, lambda: Model(Checkpointed)) == LAYERS
@@ -723,6 +806,7 @@ if __name__ == "__main__":
         check_hidden_effects,
         check_arguments,
         check_changes,
+        check_caches,
         check_errors,
         check_ends,
         check_replicas,

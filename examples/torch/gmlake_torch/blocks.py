@@ -12,13 +12,13 @@ as the program says, and watched. It stays as it is for good if it
 - draws random numbers of Python, of NumPy, or of a torch.Generator that is an attribute;
 - has a forward that is no function of its class, is compiled, or is sharded by torch.distributed.
 
-The first execution in training and the first one in evaluation are watched. Executed once is also
-what
+The first execution in training and the first one in evaluation are watched, or the second if the
+first one changes something, as one that fills a cache does. Executed once is also what
 
 - gets an object of a kind that is not known here, which it may change. A DynamicCache of
   transformers is known: if it is empty for this block, as it is when a model trains, the second
   execution gets none and computes the same.
-- contains a module with forward hooks, which may have effects;
+- contains a module with forward hooks, or meets hooks of all modules, which may have effects;
 - has tensors that are no parameters in the place of some, as torch.func.functional_call puts there.
 
 What else is an effect of a block cannot be seen: one that writes a file does so twice.
@@ -26,10 +26,12 @@ What else is an effect of a block cannot be seen: one that writes a file does so
 From then on torch's non-reentrant checkpoint runs the block, with its random numbers and autocast
 restored for the second time, unless gradients are off, a backward pass is under way, a functorch
 transform, a trace or a stream's capture is active, or another thread than the session's runs it.
-Containers that it got are for the second time as they were. Where the program has changed a tensor
-meanwhile that the block got, one of its parameters or attributes, or what requires gradients, the
-second execution would make other gradients: it is an error, which says so.
+So are what torch is told of data types and of attention's kernels, and containers that the block
+got. Where a tensor that the block got, one of its parameters or attributes, or what requires
+gradients has changed meanwhile, the second execution would make other gradients: it is an error,
+which says so.
 """
+import contextlib
 import gc
 import inspect
 import random
@@ -42,6 +44,7 @@ import torch
 import torch.utils.checkpoint
 
 ALIKE_MIN = 3  # modules of one class make blocks
+CHANGES_MAX = 2  # executions that are watched, and change something, until a block is left alone
 TRIES_MAX = 3  # searches of a session that find nothing: each looks at every object of the program
 CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
@@ -73,12 +76,13 @@ def is_block(module):
         return False
     if not isinstance(inspect.getattr_static(type(module), "forward"), types.FunctionType):
         return False
-    if getattr(module, "_compiled_call_impl", None) or hasattr(module, "_get_fsdp_state"):
+    if hasattr(module, "_get_fsdp_state"):
         return False
     if next(module.children(), None) is None or next(module.parameters(), None) is None:
         return False
     return not any(
         getattr(part, "track_running_stats", False)
+        or getattr(part, "_compiled_call_impl", None)
         or type(part).__module__.startswith("torch.distributed")
         for part in module.modules()
     )
@@ -113,13 +117,14 @@ def copy_of(thing):
 
 
 class Same:
-    """Equal to what holds the same thing, which lives as long: its id is no other's."""
+    """Equal to what refers to the same tensor, while that is there. An id could be another's later;
+    what held tensors might be held by them, through their graph, for ever."""
 
-    def __init__(self, thing):
-        self.thing = thing
+    def __init__(self, tensor):
+        self.tensor = weakref.ref(tensor)
 
     def __eq__(self, other):
-        return type(other) is Same and self.thing is other.thing
+        return type(other) is Same and self.tensor() is other.tensor() is not None
 
 
 def look(thing, depth=0):
@@ -152,6 +157,38 @@ def state_of(block, tensors):
     return state
 
 
+def are_written(state):
+    """Whether somebody has written tensors of a state since."""
+    if isinstance(state, tuple) and state and isinstance(state[0], Same):
+        tensor = state[0].tensor()
+        return tensor is not None and look(tensor)[1] != state[1]
+    return isinstance(state, (list, tuple)) and any(are_written(part) for part in state)
+
+
+def settings():
+    """What torch is told of all operators: values, each with the function that sets it."""
+    cuda = torch.backends.cuda
+    found = [(torch.get_default_dtype(), torch.set_default_dtype)]
+    for kind in ("flash", "mem_efficient", "math", "cudnn"):
+        set_value = getattr(cuda, f"enable_{kind}_sdp", None)
+        if set_value:
+            found.append((getattr(cuda, f"{kind}_sdp_enabled")(), set_value))
+    return found
+
+
+@contextlib.contextmanager
+def set_back(former):
+    """For `with`: the settings are those."""
+    changed = [(now, before) for now, before in zip(settings(), former) if now != before]
+    for _, (value, set_value) in changed:
+        set_value(value)
+    try:
+        yield
+    finally:
+        for (value, set_value), _ in changed:
+            set_value(value)
+
+
 def random_state():
     """That of the generators that a checkpoint does not set back."""
     numbers = sys.modules.get("numpy.random")
@@ -160,6 +197,9 @@ def random_state():
 
 def is_plain(block):
     """Whether nothing is attached to a block now that has effects, or that goes away."""
+    of_all = torch.nn.modules.module
+    if of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
+        return False
     for module in block.modules():
         if module is not block and (module._forward_hooks or module._forward_pre_hooks):
             return False
@@ -170,8 +210,8 @@ def is_plain(block):
 
 
 CHANGED = (
-    "gmlake_torch.offload: a block of class {} is executed for the second time, and a tensor that it "
-    "got, a parameter or an attribute of it has changed since the first: open the session with "
+    "gmlake_torch.offload: a block of class {} is executed for the second time, and a tensor that "
+    "it got, a parameter or an attribute of it has changed since the first: open the session with "
     'recomputes="never", or change it behind the backward pass'
 )
 
@@ -182,7 +222,7 @@ class Forward:
     def __init__(self, blocks, index, block):
         self.blocks, self.index, self.block = blocks, index, weakref.ref(block)
         self.is_fit = None  # to be executed twice; None: not executed yet
-        self.watched = set()  # of block.training, while it may be fit
+        self.watched, self.changes = set(), 0  # block.training; executions that changed something
         self.__signature__ = inspect.signature(block.forward)
         parameters = self.__signature__.parameters.values()
         self.optional = {p.name for p in parameters if p.default is None}
@@ -203,21 +243,34 @@ class Forward:
         if block.training not in self.watched:
             return self.watch(own, args, kwargs, again, tensors)
         before, again = state_of(block, tensors), copy_of(again)
+        was_set, after = settings(), None
+
+        def first():
+            nonlocal after
+            result = own(*args, **kwargs)
+            after = state_of(block, tensors)  # it may have filled a cache
+            return result
 
         def second():
-            if state_of(block, tensors) != before:
+            if after is not None and (state_of(block, tensors) != after or are_written(before)):
                 raise RuntimeError(CHANGED.format(type(block).__name__))
-            return own(*again[0], **again[1])
+            with set_back(was_set):
+                return own(*again[0], **again[1])
 
-        return self.blocks.run(lambda: own(*args, **kwargs), second, tensors)
+        return self.blocks.run(first, second, tensors)
 
     def watch(self, own, args, kwargs, again, tensors):
         is_training = self.block().training
         before = state_of(self.block(), tensors), look(list(again)), random_state()
         result = own(*args, **kwargs)
         after = state_of(self.block(), tensors), look(list(again)), random_state()
-        self.is_fit = after == before
-        self.watched.add(is_training)
+        if after == before:
+            self.is_fit = True
+            self.watched.add(is_training)
+        else:
+            self.changes += 1
+            if self.changes == CHANGES_MAX:
+                self.is_fit = False
         return result
 
     def __reduce__(self):  # a copy of the block, also one in a file, has its class's forward
@@ -225,8 +278,8 @@ class Forward:
 
 
 class Blocks:
-    """Those of a session, which runs them: run(first, second, tensors) is called for each that may be
-    executed twice. It returns what first returns; tensors are what the block gets."""
+    """Those of a session, which runs them: run(first, second, tensors) is called for each that may
+    be executed twice. It returns what first returns; tensors are what the block gets."""
 
     def __init__(self, run):
         self.run = run
