@@ -851,7 +851,8 @@ typedef struct gmlake_offload_cuda_desc {
   uint32_t device_count;    /* of `devices`, or 0 */
   void *const *alloc_users; /* by device: the first argument of alloc_fn and free_fn; NULL: user */
   size_t host_bytes_max;    /* of pinned memory. 0: half of what the host has available when the
-                               backend is created (Linux: MemAvailable), elsewhere no limit */
+                               backend is created (Linux: MemAvailable, or what the limit of a
+                               container leaves, if that is less), elsewhere no limit */
   int allow_integrated;     /* 1: also where the memory is the host's, and offloading frees none */
 } gmlake_offload_cuda_desc;
 
@@ -14728,13 +14729,31 @@ static void gmlo_read_file(const char *path, char *text, size_t bytes) {
   if (file >= 0) (void)close(file);
 }
 
-/* What the host has available for programs: MemAvailable of /proc/meminfo. 0: not known. */
+/* By the texts of three files: what the system has available, but no more than a container's limit
+   leaves. 0: not known. */
+static size_t gmlo_host_left(const char *meminfo, const char *limit, const char *used) {
+  const char *at = strstr(meminfo, "MemAvailable:");
+  size_t left = at != NULL ? (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
+  if (left != 0 && limit[0] >= '0' && limit[0] <= '9') { /* else there is none, or "max" */
+    size_t most = (size_t)strtoull(limit, NULL, 10), now = (size_t)strtoull(used, NULL, 10);
+    most = most > now ? most - now : 0;
+    if (most < left) left = most > GMLO_PINNED_SMALL ? most : GMLO_PINNED_SMALL;
+  }
+  return left;
+}
+
+/* What the host has available for the program. A container sees its own limit at the root of the
+   control groups, of version 2 or 1. */
 static size_t gmlo_host_available(void) {
-  char text[GMLO_MEMINFO_BYTES];
-  const char *at;
+  char text[GMLO_MEMINFO_BYTES], limit[32], used[32];
   gmlo_read_file("/proc/meminfo", text, sizeof text);
-  at = strstr(text, "MemAvailable:");
-  return at != NULL ? (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
+  gmlo_read_file("/sys/fs/cgroup/memory.max", limit, sizeof limit);
+  gmlo_read_file("/sys/fs/cgroup/memory.current", used, sizeof used);
+  if (limit[0] == '\0') {
+    gmlo_read_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
+    gmlo_read_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", used, sizeof used);
+  }
+  return gmlo_host_left(text, limit, used);
 }
 
 #else

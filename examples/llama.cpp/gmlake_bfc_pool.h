@@ -6,7 +6,7 @@
    This one is gmlake_bfc.h, which divides buffers and joins what is free. Requests are rounded up,
    so that many steps of growth ask for the same size. Where nothing cached is large enough, the
    buffers that are wholly free go back to the driver before a new one is taken; as the driver
-   frees, it waits for the device. Where graphs keep addresses (CUDA graphs, from Ampere on) nothing
+   frees, it waits for the device. Where graphs keep addresses (CUDA graphs, from Volta on) nothing
    goes back: sizes are then rounded to powers of two, and all that is left behind is less than the
    buffer in use.
 

@@ -204,6 +204,19 @@ static void pinned_memory_is_registered(void **state) {
   gmlake_offload_cuda_destroy(backend);
 }
 
+/* The limit of a container, which is not in what the system has. */
+static void a_container_limits_pinned_memory(void **state) {
+  const char system[] = "MemTotal: 9 kB\nMemAvailable:    4096 kB\nBuffers: 3 kB\n";
+  (void)state;
+  assert_int_equal(gmlo_host_left(system, "", ""), 4 * MIB);
+  assert_int_equal(gmlo_host_left(system, "max\n", "77\n"), 4 * MIB);
+  assert_int_equal(gmlo_host_left(system, "9223372036854771712\n", "77\n"), 4 * MIB);
+  assert_int_equal(gmlo_host_left(system, "3145728\n", "1048576\n"), 2 * MIB);
+  assert_int_equal(gmlo_host_left(system, "3145728\n", "3145729\n"),
+                   4096); /* 0 would be no limit */
+  assert_int_equal(gmlo_host_left("", "3145728\n", "1048576\n"), 0);
+}
+
 /* What was queued has ended before its memory goes. */
 static void work_ends_with_its_backend(void **state) {
   gmlake_offload_copy copy = {0, 1, NULL, NULL, 4096};
@@ -331,11 +344,12 @@ static void wrong_devices_are_refused(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[ROWS + FAULT_ROWS + 9] = {
+  static struct CMUnitTest tests[ROWS + FAULT_ROWS + 10] = {
       cmocka_unit_test(questions_fail_for_good),
       cmocka_unit_test(tensors_begin_as_zeros),
       cmocka_unit_test(pinned_memory_is_used_again),
       cmocka_unit_test(pinned_memory_is_registered),
+      cmocka_unit_test(a_container_limits_pinned_memory),
       cmocka_unit_test(work_ends_with_its_backend),
       cmocka_unit_test(wrong_descriptions_are_refused),
       cmocka_unit_test(integrated_devices_are_refused),
