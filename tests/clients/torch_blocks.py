@@ -584,6 +584,23 @@ def check_errors(session, paths):
                 assert own._region_now is None
 
 
+def check_search(session, paths):
+    """A container in the making is no obstacle; a forward that was put back is no other one."""
+    unmade = torch.nn.ModuleList.__new__(torch.nn.ModuleList)
+    with opened(session, paths) as own:
+        model = Model()
+        model.layers[0].forward = model.layers[0].forward
+        model.layers[1].forward = model.layers[0].forward
+        model.layers[2].forward = lambda x: x
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            found_in(model)
+            own.mark()
+        assert own.stats()["region_count"] == LAYERS - 2
+    assert [i for i, layer in enumerate(model.layers) if "forward" in vars(layer)] == [1, 2]
+    del unmade
+
+
 def check_ends(session, paths):
     """A session ends between forward and backward; a wrapper of a block's forward stays."""
     torch.manual_seed(1)
@@ -808,6 +825,7 @@ if __name__ == "__main__":
         check_changes,
         check_caches,
         check_errors,
+        check_search,
         check_ends,
         check_replicas,
         check_gradients,

@@ -59,7 +59,7 @@ def find_blocks():
     for thing in gc.get_objects():
         if issubclass(type(thing), Forward):
             former.append(thing.block())
-        if issubclass(type(thing), CONTAINERS):
+        if issubclass(type(thing), CONTAINERS) and "_modules" in vars(thing):  # if it is made
             by_class = {}
             for index, module in enumerate(thing.children()):
                 by_class.setdefault(type(module), []).append((index, module))
@@ -72,9 +72,13 @@ def find_blocks():
 
 
 def is_block(module):
-    if isinstance(module, torch.jit.ScriptModule) or "forward" in vars(module):
+    if isinstance(module, torch.jit.ScriptModule):
         return False
-    if not isinstance(inspect.getattr_static(type(module), "forward"), types.FunctionType):
+    function = inspect.getattr_static(type(module), "forward")
+    if not isinstance(function, types.FunctionType):
+        return False
+    own = vars(module).get("forward")  # its class's, bound: who has replaced it has put it back
+    if own and (getattr(own, "__func__", None), getattr(own, "__self__", 0)) != (function, module):
         return False
     if hasattr(module, "_get_fsdp_state"):
         return False
