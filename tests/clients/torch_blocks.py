@@ -384,6 +384,11 @@ def check_arguments(session, paths):
             torch.utils.checkpoint.checkpoint = former
         # torch takes the devices whose random numbers it sets back from arguments without a name.
         assert len(states) == LAYERS and all(len(args) == 1 for args in states)
+        cache = DynamicCache()
+        loss = model(batch(), past_key_values=cache).mean()
+        cache = weakref.ref(cache)
+        assert cache() is None  # the second execution does without
+        loss.backward()
         nested = Model()
         torch.optim.SGD(nested.parameters(), lr=0.1)
         layer = nested.layers[0]

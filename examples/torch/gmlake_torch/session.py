@@ -507,15 +507,14 @@ class Session:
             with self._inside():
                 return first()
         again, error = self._again(second, region), None
-        is_first = True
 
         def run(*_):
-            nonlocal is_first, error
-            if not is_first:
+            nonlocal first, error
+            if first is None:
                 return again()
-            is_first = False
+            execute, first = first, None  # what only it needs may go: a cache that is unused again
             try:
-                return first()
+                return execute()
             except BaseException as raised:  # torch would leave its hooks in place
                 error = raised
 
