@@ -589,6 +589,32 @@ def check_errors(session, paths):
                 assert own._region_now is None
 
 
+def check_told(session, paths):
+    """The session is told of each second execution, and when it has ended."""
+    with opened(session, paths) as own:
+        model = Model()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        found_in(model)
+        told, calls = [], own._calls
+
+        def telling(name):
+            former = getattr(calls, name)
+
+            def call(*args):
+                told.append((name, *args))
+                return former(*args)
+
+            setattr(calls, name, call)
+
+        telling("recompute")
+        telling("region_end")
+        found_in(model)
+        ends = [("region_end",)] * LAYERS
+        assert told[:LAYERS] == ends and told[LAYERS + 1 :: 2] == ends, told
+        assert [name for name, _ in told[LAYERS::2]] == ["recompute"] * LAYERS
+        assert len(set(told[LAYERS::2])) == LAYERS  # each region once
+
+
 def check_search(session, paths):
     """A container in the making is no obstacle; a forward that was put back is no other one."""
     unmade = torch.nn.ModuleList.__new__(torch.nn.ModuleList)
@@ -799,6 +825,7 @@ def check_checkpoints(session, paths):
     check_changes(session, paths)
     check_caches(session, paths)
     check_errors(session, paths)
+    check_told(session, paths)
     check_ends(session, paths)
     assert counts(session, paths, lambda: Model(Checkpointed)) == LAYERS
     torch.manual_seed(1)
@@ -830,6 +857,7 @@ if __name__ == "__main__":
         check_changes,
         check_caches,
         check_errors,
+        check_told,
         check_search,
         check_ends,
         check_replicas,

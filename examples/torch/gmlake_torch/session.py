@@ -518,6 +518,7 @@ class Session:
             except BaseException as raised:  # torch would leave its hooks in place
                 error = raised
 
+        run.is_told = True
         # By tensors of its own torch knows whose random numbers it sets back.
         of_devices = {tensor.device: tensor for tensor in tensors}.values()
         with self._inside():
@@ -581,6 +582,9 @@ class Session:
 
         def generator(former):
             def generator(function, *args, **kwargs):
+                if getattr(function, "is_told", False):  # a block's, which tells the session itself
+                    yield from former(function, *args, **kwargs)
+                    return
                 has_context = not any(
                     value is own.noop_context_fn for value in (*args, *kwargs.values())
                 )
