@@ -10,6 +10,7 @@ import inspect
 import io
 import random
 import sys
+import types
 import weakref
 
 import torch
@@ -245,7 +246,14 @@ def check_thread_and_gradients(session, paths):
             forward(x)
         with ThreadPoolExecutor(1) as pool:
             pool.submit(forward, x).result()
+        former = getattr(torch, "compiler", None)
+        torch.compiler = types.SimpleNamespace(is_compiling=lambda: True)
+        forward(x)
+        torch.compiler = former
+        torch.jit.trace(model.layers[0], x, check_trace=False)
         assert len(ran) == 1
+        forward(x)
+        assert len(ran) == 2
 
 
 class Holds(Layer):

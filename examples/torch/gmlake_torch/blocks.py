@@ -25,7 +25,8 @@ What else is an effect of a block cannot be seen: one that writes a file does so
 
 From then on torch's non-reentrant checkpoint runs the block, with its random numbers and autocast
 restored for the second time, unless gradients are off, a backward pass is under way, a functorch
-transform, a trace or a stream's capture is active, or another thread than the session's runs it.
+transform, a trace, a compilation or a stream's capture is active, or another thread than the
+session's runs it.
 So are what torch is told of data types and of attention's kernels, and containers that the block
 got. Where a tensor that the block got, one of its parameters or attributes, or what requires
 gradients has changed meanwhile, the second execution would make other gradients: it is an error,
@@ -319,7 +320,8 @@ class Blocks:
     def may_run(self):
         """Whether a block that is called now may be executed twice."""
         return (
-            torch.is_grad_enabled()
+            not is_compiling()
+            and torch.is_grad_enabled()
             and threading.get_ident() == self._thread
             and not is_in_backward()
             and not is_transformed()
@@ -333,6 +335,12 @@ def is_compiled():
     frames = sys.modules.get("torch._dynamo.eval_frame")
     kind = getattr(frames, "OptimizedModule", None)
     return kind is not None and any(issubclass(type(x), kind) for x in gc.get_objects())
+
+
+def is_compiling():
+    """Whether torch.compile looks at what is executed now."""
+    compiler = getattr(torch, "compiler", None)
+    return compiler is not None and compiler.is_compiling()
 
 
 def is_in_backward():
