@@ -13178,13 +13178,15 @@ static gmlake_result gmlk_cuda_get_properties(void *user, gmlake_device_properti
 
 /* What the system can give without swapping; 0: it does not say. Why: see bench/NOTES.md. */
 static size_t gmlk_cuda_available(void) {
+  static const char name[] = "MemAvailable:";
   FILE *file = fopen("/proc/meminfo", "r");
-  unsigned long long kib = 0;
+  size_t kib = 0;
   char line[128];
-  while (file && fgets(line, sizeof(line), file))
-    if (sscanf(line, "MemAvailable: %llu", &kib) == 1) break;
+  while (!kib && file && fgets(line, sizeof(line), file))
+    if (!strncmp(line, name, sizeof(name) - 1))
+      kib = (size_t)strtoull(line + sizeof(name) - 1, NULL, 10);
   if (file) (void)fclose(file);
-  return (size_t)kib * 1024;
+  return kib * 1024;
 }
 
 static gmlake_result gmlk_cuda_get_memory_info(void *user, size_t *out_free_bytes,
