@@ -14684,6 +14684,7 @@ static void gmlo_pinned_touch(char *ptr, size_t bytes) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   if (online > 0 && (size_t)online < count) count = (size_t)online;
   if (pages < count) count = pages;
+  if (count == 0) return;
   for (i = 0; i < count; i++) {
     parts[i].ptr = ptr + pages * i / count * GMLO_PINNED_PAGE;
     parts[i].bytes = (pages * (i + 1) / count - pages * i / count) * GMLO_PINNED_PAGE;
