@@ -1706,7 +1706,7 @@ static void judge_left(void) {
   judge(left.reservation_count >= failed[ON_UNRESERVE] &&
             (left.reservation_count == failed[ON_UNRESERVE] || failed[ON_UNMAP]),
         "addresses are left when the lake is gone");
-  judge(left.handle_count || open_descriptors() == w.descriptors,
+  judge(left.handle_count || left.mapping_count || open_descriptors() == w.descriptors,
         "a descriptor is left when the lake is gone");
   judge(!left.physical_bytes || left.handle_count || left.mapping_count, "memory is left");
 }
