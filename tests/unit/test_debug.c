@@ -391,15 +391,15 @@ static void a_guard_lies_behind_each_window(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_write_to_free_memory_is_told),
-      cmocka_unit_test(what_may_be_written_to_is_not_told),
-      cmocka_unit_test(a_stream_has_to_be_recorded_or_waited_for),
-      cmocka_unit_test(what_a_kernel_may_not_touch_is_refused),
-      cmocka_unit_test(a_buffer_shrinks_behind_its_uses),
+    cmocka_unit_test(a_write_to_free_memory_is_told),
+    cmocka_unit_test(what_may_be_written_to_is_not_told),
+    cmocka_unit_test(a_stream_has_to_be_recorded_or_waited_for),
+    cmocka_unit_test(what_a_kernel_may_not_touch_is_refused),
+    cmocka_unit_test(a_buffer_shrinks_behind_its_uses),
 #if !defined(NDEBUG)
-      cmocka_unit_test(leaks_are_told_without_a_logger),
+    cmocka_unit_test(leaks_are_told_without_a_logger),
 #endif
-      cmocka_unit_test(a_guard_lies_behind_each_window),
+    cmocka_unit_test(a_guard_lies_behind_each_window),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
