@@ -249,10 +249,11 @@ SLEEP
     these take longer: both go on at once.
 
 INTEGRATED DEVICES
-  The memory of a DGX Spark (GB10) or a Jetson is the host's. Free memory is there what Linux has
-  available (MemAvailable, without swap), since the driver takes the page cache for used. Set
-  driver_free_bytes_min: a host without memory hangs. Sleep with KEEP would hold all twice: refused,
-  unless desc.sleep_host says where else. Chunks are 2 MiB by default. No such machine has run this.
+  The memory of a DGX Spark (GB10) or a Jetson is the host's. There the lake takes as free what
+  Linux has available (MemAvailable, without swap): the driver counts the page cache as used. Set
+  driver_free_bytes_min, since a host without memory hangs. Sleep with KEEP answers UNSUPPORTED, as
+  it would hold everything twice, unless desc.sleep_host names another place. Chunks are 2 MiB by
+  default. No such machine has run this.
 
 SHARING
   I want another process to have a tensor. Give both lakes desc.handle_types GMLAKE_HANDLE_POSIX_FD.
@@ -1298,11 +1299,12 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t 
 /* Whether blocks for all these requests can live at once, beside what lives now. If so their pools
    get the memory and keep all their chunks: neither gmlake_trim nor want of memory elsewhere takes
    one, so no other process, pool or buffer of other chunks does; who allocates from the same pool
-   may. Tries the list, as allocations in this order, until none needs the driver: the same then are
-   served on the stream, after NONE on any, in captures, too. Streams and host may have to wait, the
-   handler is not asked. For a buffer of the pool's chunk_bytes ask with GMLAKE_EXCLUSIVE. A list of
-   0 bytes of a pool, or its sleep, ends it; an error does not, and new chunks stay until
-   gmlake_trim. *out_lacking_bytes (may be NULL; always written): about what has no room. Errors as
+   may. It allocates the list in this order and frees it, again until no request needs the driver.
+   Then the same list is served on that stream, or on any if that is GMLAKE_STREAM_NONE, also in
+   captures. GMLAKE_TRANSIENT is ignored. Streams and host may have to wait, the handler is not
+   asked. For a buffer of the pool's chunk_bytes ask with GMLAKE_EXCLUSIVE. A list of 0 bytes of a
+   pool, or its sleep, ends it; an error does not, and new chunks stay until gmlake_trim.
+   *out_lacking_bytes (may be NULL; always written): about what has no room. Errors as
    gmlake_alloc_with, ASLEEP; INVALID_ARGUMENT from the handler. Costs about twice the list. */
 GMLAKE_DEF gmlake_result gmlake_admit(gmlake *lake, const gmlake_alloc_desc *requests, size_t count,
                                       gmlake_stream stream, size_t *out_lacking_bytes);
@@ -5106,7 +5108,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   size_t bytes;
   int is_used = 0, is_shared, is_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
-  b = l->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
+  b = gmlk_index_at(&l->index, entry);
   a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
@@ -13475,10 +13477,10 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
 
 #if defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
 
-/* Pinned memory in huge pages: the driver's own call makes small ones, which takes six times as
-   long (bench/NOTES.md, "Pinning"). What was mapped stands before it, from where to where. A child
-   of fork has none of it: else a page that the parent writes would be another one than the
-   device's. */
+/* Pinned memory in huge pages: a host made small ones seven times as slowly, and no GPU has run it
+   yet (bench/NOTES.md, "Pinning"). Two words before the memory tell where the mapping begins and
+   ends. A child of fork has none of it: else a page that the parent writes would be another one
+   than the device's. */
 static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
   CUresult code = CUDA_ERROR_NOT_SUPPORTED;
@@ -13499,8 +13501,8 @@ static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void *
   return code;
 }
 
-/* Where the driver or the system does not support that, the memory is the driver's: NULL stands for
-   its end. */
+/* Where the driver or the system does not support that, the driver makes the memory, and the word
+   for the mapping's end is NULL. */
 static CUresult gmlk_cuda_pin(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t head = 4096; /* a page, so that host memory is aligned as ever */
   void *base = NULL, **host;
@@ -14021,8 +14023,9 @@ static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
 }
 
 /* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
-   memory, from 2 to 32 MiB; 2 MiB where the host lacks what it has free. Address space is reserved
-   where it is needed: the arena may have 8 times the device's memory, and windows 32 times. */
+   memory, from 2 to 32 MiB. On an integrated device it is 2 MiB: what is free in a chunk is lost to
+   the host. Address space is reserved where it is needed: the arena may have 8 times the device's
+   memory, and windows 32 times. */
 static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
                                        gmlake_error_info *why) {
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);

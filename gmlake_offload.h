@@ -852,7 +852,8 @@ typedef struct gmlake_offload_cuda_desc {
   void *const *alloc_users; /* by device: the first argument of alloc_fn and free_fn; NULL: user */
   size_t host_bytes_max;    /* of pinned memory. 0: half of what the host has available when the
                                backend is created (Linux: MemAvailable, or what the limit of a
-                               container leaves, if that is less), elsewhere no limit */
+                               container leaves, if that is less), or host_bytes if that is more;
+                               elsewhere no limit */
   int allow_integrated;     /* 1: also where the memory is the host's, and offloading frees none */
 } gmlake_offload_cuda_desc;
 
@@ -14696,10 +14697,10 @@ static void gmlo_pinned_touch(char *ptr, size_t bytes) {
   for (i = 1; i < started; i++) (void)pthread_join(threads[i], NULL);
 }
 
-/* Maps a segment of whole huge pages, and pins it. The driver's own way makes small pages in one
-   thread, which takes six times as long (bench/NOTES.md, "Pinning"). Children of a fork do not
-   have the pages: else a page that the parent writes would be another one than the device's. NULL
-   if something is refused. */
+/* Maps a segment of whole huge pages, and pins it. A host made small pages seven times as slowly;
+   no GPU has run it yet (bench/NOTES.md, "Pinning"). Children of a fork do not have the pages: else
+   a page that the parent writes would be another one than the device's. NULL if something is
+   refused. */
 static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
   size_t mapped = bytes + GMLO_PINNED_PAGE, head;
   char *base =
@@ -15199,6 +15200,15 @@ static void gmlo_cuda_close(gmlo_cuda *cuda) {
   gmlo_free(&host, cuda);
 }
 
+/* How much may be pinned. available: of the host; 0: unknown. */
+static size_t gmlo_pinned_max(const gmlake_offload_cuda_desc *desc, size_t available) {
+  size_t most = desc->host_bytes_max;
+  if (most == 0) most = available / 2;
+  if (most != 0 && most < desc->host_bytes) most = desc->host_bytes;
+  if (most == 0 || most > SIZE_MAX / 2) most = SIZE_MAX / 2; /* sums stay below SIZE_MAX */
+  return most;
+}
+
 static int gmlo_cuda_desc_valid(const gmlake_offload_cuda_desc *desc) {
   uint32_t d;
   if (desc == NULL || desc->device < 0 || (desc->alloc_fn == NULL) != (desc->free_fn == NULL) ||
@@ -15222,10 +15232,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
   cuda = (gmlo_cuda *)gmlo_zeroed(&desc->host, 1, sizeof *cuda);
   if (cuda == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   cuda->desc = *desc;
-  cuda->host_bytes_max = desc->host_bytes_max;
-  if (cuda->host_bytes_max == 0) cuda->host_bytes_max = gmlo_host_available() / 2;
-  if (cuda->host_bytes_max == 0 || cuda->host_bytes_max > SIZE_MAX / 2)
-    cuda->host_bytes_max = SIZE_MAX / 2; /* sums and roundings stay below SIZE_MAX */
+  cuda->host_bytes_max = gmlo_pinned_max(desc, gmlo_host_available());
   cuda->devices = (gmlo_cuda_device *)gmlo_zeroed(
       &desc->host, desc->devices != NULL ? desc->device_count : 1, sizeof *cuda->devices);
   if (cuda->devices == NULL) {

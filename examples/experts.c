@@ -7,7 +7,7 @@
    to the router's choice, and one for the experts' work. The kernel finds an expert by its number.
 
    Who waits for whom:
-      - The host waits for a layer's router, since nobody knows the choice earlier, and for nothing
+   - The host waits for a layer's router, since nobody knows the choice earlier, and for nothing
      else. The program measures what this look costs, and prints it.
    - All commits, discards and copies are on the copy stream. So an expert's memory serves the next
      one in the order of that stream. A discard comes behind an event: the copy stream waits for the
@@ -41,9 +41,9 @@
 
    Routing is a Markov chain of topics: with each token the topic changes with a probability
    (--change), and a topic has a set of experts in each layer, from which some choices stray. The
-   defaults hit 67 % with 64 of 512 experts in memory and 10 chosen, and 81 % with 128, as
-   llama.cpp's pull request 27861 reports. --trace FILE reads the choices in place of it: for each
-   token and layer the numbers of the chosen experts.
+   defaults of these options are such that, with 10 of 512 experts chosen, 64 experts in memory hit
+   about 67 % and 128 about 81 %, as llama.cpp's pull request 27861 reports. --trace FILE reads the
+   choices in place of it: for each token and layer the numbers of the chosen experts.
 
    Each word of an expert is its number plus 1. The kernel compares all of them, so that it notices
    an expert which it uses too early, or whose memory another one got too early. On the mock, copies

@@ -204,6 +204,20 @@ static void pinned_memory_is_registered(void **state) {
   gmlake_offload_cuda_destroy(backend);
 }
 
+/* Half of the host's memory by default, but never less than what is pinned at create. */
+static void what_is_pinned_at_create_is_allowed(void **state) {
+  gmlake_offload_cuda_desc desc;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  assert_int_equal(gmlo_pinned_max(&desc, 24 * MIB), 12 * MIB);
+  assert_int_equal(gmlo_pinned_max(&desc, 0), SIZE_MAX / 2);
+  desc.host_bytes = 13 * MIB;
+  assert_int_equal(gmlo_pinned_max(&desc, 24 * MIB), 13 * MIB);
+  assert_int_equal(gmlo_pinned_max(&desc, 0), SIZE_MAX / 2);
+  desc.host_bytes_max = 14 * MIB;
+  assert_int_equal(gmlo_pinned_max(&desc, 24 * MIB), 14 * MIB);
+}
+
 /* The limit of a container, which is not in what the system has. */
 static void a_container_limits_pinned_memory(void **state) {
   const char system[] = "MemTotal: 9 kB\nMemAvailable:    4096 kB\nBuffers: 3 kB\n";
@@ -349,6 +363,7 @@ int main(void) {
       cmocka_unit_test(tensors_begin_as_zeros),
       cmocka_unit_test(pinned_memory_is_used_again),
       cmocka_unit_test(pinned_memory_is_registered),
+      cmocka_unit_test(what_is_pinned_at_create_is_allowed),
       cmocka_unit_test(a_container_limits_pinned_memory),
       cmocka_unit_test(work_ends_with_its_backend),
       cmocka_unit_test(wrong_descriptions_are_refused),

@@ -23,14 +23,15 @@ first one changes something, as one that fills a cache does. Executed once is al
 
 What else is an effect of a block cannot be seen: one that writes a file does so twice.
 
-From then on torch's non-reentrant checkpoint runs the block, with its random numbers and autocast
-restored for the second time, unless gradients are off, a backward pass is under way, a functorch
-transform, a trace, a compilation or a stream's capture is active, or another thread than the
-session's runs it.
-So are what torch is told of data types and of attention's kernels, and containers that the block
-got. Where a tensor that the block got, one of its parameters or attributes, or what requires
-gradients has changed meanwhile, the second execution would make other gradients: it is an error,
-which says so.
+From then on torch's non-reentrant checkpoint runs the block. For the second time it restores the
+random numbers, autocast, what torch was told of data types and of attention's kernels, and the
+containers that the block got. It is not used where gradients are off, where a backward pass is
+under way, where a functorch transform, a trace, a compilation or a stream's capture is active, or
+where another thread than the session's runs the block.
+
+Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
+has changed meanwhile, the second execution would make other gradients: it is an error, which says
+so.
 """
 import contextlib
 import gc
@@ -217,7 +218,7 @@ def is_plain(block):
 CHANGED = (
     "gmlake_torch.offload: a block of class {} is executed for the second time, and a tensor that "
     "it got, a parameter or an attribute of it has changed since the first: open the session with "
-    'recomputes="never", or change it behind the backward pass'
+    'recomputes="never", or change it after the backward pass'
 )
 
 

@@ -146,7 +146,7 @@ class Session:
         self.split_for(limit_bytes)
         self._thread = threading.local()  # depth: of regions inside which no operator is seen
         self._keeps_regions, self._is_open = keeps_regions, False
-        self._region_now = None  # of what the program executes twice, or would: its own; none in it
+        self._region_now = None  # an object while a region's steps are told; none begins in it
         self._recomputes, self._blocks = recomputes, None
         self._marker = None  # the optimizer whose steps end iterations
         self.mark_count = 0
