@@ -251,10 +251,11 @@ HOW A SESSION WORKS
   3. Learning. The session notes which tensors each step names, and which are allocated and freed
      where. A tensor that is allocated in each iteration anew is the same one to it. Events on the
      device tell how long the steps take, and how fast the link is.
-  4. Planning. When the events of one iteration are complete, the session makes a graph of it, a
-     slice of the work in each begin and mark (plan_work_max of the statistics): about 1 ms, counted
-     in steps and not timed, so that equal programs are planned equally. Meanwhile the last schedule
-     serves. In the graph is what the iteration did: in whole chunks, from the tensor's allocation
+  4. Planning. When the events of one iteration are complete, the session makes a graph of it, in a
+     thread of its own where the backend starts one, as CUDA's does: so no step of the program waits
+     for a plan. Else it does a slice of the work in each begin and mark (plan_work_max of the
+     statistics): about 1 ms, counted in steps and not timed, so that equal programs are planned
+     equally, as on the mock. Meanwhile the last schedule serves. In the graph is what the iteration did: in whole chunks, from the tensor's allocation
      to its end, beginning where the fewest bytes of tensors that come and go are there. TENSILE
      plans that graph for limit_bytes, without recomputation and without added time. Where that plan
      is still above the limit, the tensors whose next use is farthest away leave too, each right
@@ -772,6 +773,11 @@ typedef struct gmlake_offload_backend {
   size_t divisor; /* 0 or 1, except in the mock, where `divisor` bytes of a tensor are one byte of
                      memory: an allocation has at least bytes / divisor bytes, and a tensor whose
                      place in an arena is at `offset` begins at offset / divisor */
+  /* May be NULL, or behind struct_bytes. A session plans in a thread that this starts: it calls
+     run(arg) there; thread_join waits until that has returned. Without it, or where it fails, a
+     session plans in the caller's thread, a slice in each begin and mark. */
+  int (*thread_start)(void *user, void (*run)(void *arg), void *arg, void **out_thread);
+  void (*thread_join)(void *user, void *thread);
 } gmlake_offload_backend;
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
@@ -1094,7 +1100,7 @@ typedef struct gmlake_offload_session_desc {
   double out_bytes_per_s, in_bytes_per_s; /* the link; 0: as measured, at first an H200's */
   double both_bytes_per_s;                /* both at once; 0: 101/110 of the sum */
   size_t try_count_max;                   /* of the planner */
-  gmlake_offload_host host;               /* for the session's own data */
+  gmlake_offload_host host; /* for the session's own data; also called in the backend's threads */
 } gmlake_offload_session_desc;
 
 /* An operator, or whatever the program does between two calls. */
@@ -1135,7 +1141,8 @@ typedef struct gmlake_offload_session_stats {
      so much has to leave before the step that needs the most memory, and to come back behind it. */
   uint64_t least_ns;
   uint64_t region_count, kept_region_count; /* of the last iteration; 0: none yet */
-  uint64_t plan_work, plan_work_max; /* steps of planning, of about 10 ns: so far; in one call */
+  /* Steps of planning, of about 10 ns: so far, also in a thread that has ended; in one call. */
+  uint64_t plan_work, plan_work_max;
 } gmlake_offload_session_stats;
 
 /* Only one thread at a time may use a session. All calls return without waiting for the device,
@@ -1544,15 +1551,35 @@ static int gmlo_memory_valid(const gmlake_offload_memory *m) {
          m->reserve != NULL && m->release != NULL && m->commit != NULL && m->discard != NULL;
 }
 
+#define GMLO_BACKEND_BYTES offsetof(gmlake_offload_backend, thread_start) /* likewise */
+
 /* Whether the table has what a session calls, or with `runs` all. */
 static int gmlo_backend_valid(const gmlake_offload_backend *b, int runs) {
-  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 2 &&
+  return b != NULL && b->struct_bytes >= GMLO_BACKEND_BYTES && b->abi_version == 2 &&
          b->host_alloc != NULL && b->host_free != NULL && b->copy != NULL &&
          b->event_create != NULL && b->event_destroy != NULL && b->event_record != NULL &&
          b->stream_wait != NULL && b->event_done != NULL && b->event_ns != NULL &&
          b->stream_sync != NULL &&
          (!runs || (b->stream != NULL && b->device_alloc != NULL && b->device_free != NULL &&
                     b->fill != NULL && b->launch != NULL && b->now != NULL));
+}
+
+/* What another thread stores, and what it stored before that. Where a compiler has no atomic
+   operations, volatile has to do. */
+static int gmlo_load(const int *at) {
+#if defined(__GNUC__)
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+#else
+  return *(const volatile int *)at;
+#endif
+}
+
+static void gmlo_store(int *at, int value) {
+#if defined(__GNUC__)
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+#else
+  *(volatile int *)at = value;
+#endif
 }
 
 static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
@@ -10704,6 +10731,14 @@ typedef struct gmlo_session_tensor { /* a tensor */
   uint32_t carried;      /* the slot in which it outlived the last iteration, or NONE [L2] */
 } gmlo_session_tensor;
 
+typedef struct gmlo_worker { /* a thread that goes on with the making */
+  void *thread;
+  int is_running; /* it was started, and not joined: what the making uses stays as it is */
+  int stops;      /* it is to end soon; */
+  int done;       /* what it came to, 0 before that: both change while it runs */
+  uint64_t work;  /* steps of planning before it began */
+} gmlo_worker;
+
 typedef struct gmlo_proposal { /* an iteration in which other regions are kept */
   gmlo_recording recording;
   gmlo_schedule schedule;
@@ -10782,6 +10817,7 @@ struct gmlake_offload_session {
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
   gmlo_making making;        /* of the next one, */
+  gmlo_worker worker;        /* that goes on with it, */
   gmlo_recording made;       /* for a copy of the known recording */
   int makes_review;          /* `is_review` when it was begun */
   int is_looking;            /* the next call looks at more events */
@@ -10861,8 +10897,21 @@ static void gmlo_proposal_free(const gmlake_offload_host *host, gmlo_proposal *p
   proposal->recording.host = *host;
 }
 
+/* Waits for the thread that goes on with the making, which soon ends. What it came to: 1, 0 or -1,
+   as gmlo_making_go_on. */
+static int gmlo_session_join(gmlake_offload_session *s) {
+  gmlo_worker *w = &s->worker;
+  if (!w->is_running) return 0;
+  gmlo_store(&w->stops, 1);
+  s->backend.thread_join(s->backend.user, w->thread);
+  w->is_running = w->stops = 0;
+  s->stats.plan_work += s->making.work - w->work;
+  return w->done;
+}
+
 /* What is in the making is for another limit, or for another iteration. */
 static void gmlo_session_stop_making(gmlake_offload_session *s) {
+  (void)gmlo_session_join(s);
   gmlo_making_leave(&s->making);
   gmlo_recording_free(&s->made);
   memset(&s->made, 0, sizeof s->made);
@@ -12319,11 +12368,27 @@ static void gmlo_session_count_work(gmlake_offload_session *s, uint64_t work) {
   if (s->call_work > s->stats.plan_work_max) s->stats.plan_work_max = s->call_work;
 }
 
-/* Goes on with the schedule that is in the making, for what is left of this call's slice:
-   gmlo_making_go_on. */
+static void gmlo_session_work(void *arg) {
+  gmlake_offload_session *s = (gmlake_offload_session *)arg;
+  int done = 0;
+  while (done == 0 && !gmlo_load(&s->worker.stops))
+    done = gmlo_making_go_on(&s->making, GMLO_SLICE);
+  gmlo_store(&s->worker.done, done);
+}
+
+/* Goes on with the schedule that is in the making, in a thread, or for what is left of this call's
+   slice: gmlo_making_go_on. */
 static int gmlo_session_go_on(gmlake_offload_session *s) {
-  uint64_t before = s->making.work, left = 0;
+  gmlo_worker *w = &s->worker;
+  uint64_t before, left = 0;
   int done;
+  if (!w->is_running && s->backend.thread_start != NULL) {
+    w->work = s->making.work;
+    w->done = 0;
+    w->is_running = s->backend.thread_start(s->backend.user, gmlo_session_work, s, &w->thread) == 0;
+  }
+  if (w->is_running) return gmlo_load(&w->done) != 0 ? gmlo_session_join(s) : 0;
+  before = s->making.work;
   if (s->call_work < GMLO_SLICE) left = GMLO_SLICE - s->call_work;
   done = gmlo_making_go_on(&s->making, left);
   gmlo_session_count_work(s, s->making.work - before);
@@ -13115,8 +13180,8 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   }
   gmlo_session_free_recording(s, &s->recordings[0]);
   gmlo_session_free_recording(s, &s->recordings[1]);
-  gmlo_schedule_free(&host, &s->schedule);
   gmlo_session_stop_making(s);
+  gmlo_schedule_free(&host, &s->schedule);
   gmlo_session_keep_none(s);
   gmlo_free(&host, s->tensors);
   gmlo_free(&host, s->spare_ids);
@@ -13149,7 +13214,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s = (gmlake_offload_session *)gmlo_zeroed(&desc->host, 1, sizeof *s);
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   s->desc = *desc;
-  s->backend = *desc->backend;
+  memcpy(&s->backend, desc->backend,
+         desc->backend->struct_bytes < sizeof s->backend ? GMLO_BACKEND_BYTES : sizeof s->backend);
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
@@ -13197,11 +13263,7 @@ static gmlake_offload_result gmlo_session_enter(gmlake_offload_session *s) {
 
 static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
                                                gmlake_offload_result result) {
-#if defined(__GNUC__)
-  __atomic_store_n(&s->is_busy, 0, __ATOMIC_RELEASE);
-#else
-  s->is_busy = 0;
-#endif
+  gmlo_store(&s->is_busy, 0);
   return result;
 }
 
@@ -15075,6 +15137,42 @@ static int gmlo_cuda_stream_sync(void *user, void *stream) {
   return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
 }
 
+#if defined(__linux__)
+
+typedef struct gmlo_thread {
+  pthread_t thread;
+  void (*run)(void *arg);
+  void *arg;
+} gmlo_thread;
+
+static void *gmlo_thread_run(void *user) {
+  const gmlo_thread *thread = (const gmlo_thread *)user;
+  thread->run(thread->arg);
+  return NULL;
+}
+
+static int gmlo_cuda_thread_start(void *user, void (*run)(void *arg), void *arg,
+                                  void **out_thread) {
+  const gmlo_cuda *cuda = (const gmlo_cuda *)user;
+  gmlo_thread *thread = (gmlo_thread *)gmlo_zeroed(&cuda->desc.host, 1, sizeof *thread);
+  if (thread == NULL) return 1;
+  thread->run = run;
+  thread->arg = arg;
+  if (pthread_create(&thread->thread, NULL, gmlo_thread_run, thread) != 0) {
+    gmlo_free(&cuda->desc.host, thread);
+    return 1;
+  }
+  *out_thread = thread;
+  return 0;
+}
+
+static void gmlo_cuda_thread_join(void *user, void *thread) {
+  (void)pthread_join(((gmlo_thread *)thread)->thread, NULL);
+  gmlo_free(&((const gmlo_cuda *)user)->desc.host, thread);
+}
+
+#endif /* __linux__ */
+
 /* ---- Create and destroy ---- */
 
 static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
@@ -15098,6 +15196,10 @@ static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
   table->fill = gmlo_cuda_fill;
   table->launch = gmlo_cuda_launch;
   table->now = gmlo_cuda_now;
+#if defined(__linux__)
+  table->thread_start = gmlo_cuda_thread_start;
+  table->thread_join = gmlo_cuda_thread_join;
+#endif
 }
 
 /* Opens a device and makes its first streams. 0 if something is refused. */

@@ -151,10 +151,13 @@ static int by_key(const void *a, const void *b) {
   return (x[0] > y[0]) - (x[0] < y[0]);
 }
 
-/* What a step uses, in bytes. */
+#define CALL_UNNAMED ((uint64_t)8 << 20)
+
+/* What a step uses, in bytes. Tensors below a chunk are not named: CALL_UNNAMED stands for them,
+   else a step that names none would take as long for a byte as for all of them. */
 static uint64_t step_bytes(const calls *c, const one_call *step, const uint64_t *bytes) {
   const uint64_t *n = c->numbers + step->numbers;
-  uint64_t sum = 1;
+  uint64_t sum = CALL_UNNAMED;
   size_t i;
   for (i = 3; i < step->count; i++) sum += bytes[n[i]];
   return sum;

@@ -11,6 +11,7 @@ as without it. The third trains in half of the memory, with the CPU's memory in 
 (torch_session.cpp). operators.so is built from examples/torch/operators.cpp.
 """
 import ctypes
+import gc
 import io
 import os
 import sys
@@ -354,6 +355,7 @@ def check_offload(session, path, path_of_operators):
     library.host_peak.restype = ctypes.c_size_t
 
     def train(limit, make, lengths):
+        gc.collect()  # newer releases of torch leave graphs in circles
         library.host_reset_peak()
         own = session.Session(session.Calls(path, path_of_operators), torch.device("cpu"), limit)
         with own:

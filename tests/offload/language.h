@@ -132,6 +132,7 @@ static const struct word {
   X(NUMBERED, "numbered", 0)   /* chunks have numbers */                                \
   X(CHECKED, "checked", 0)     /* what is away is not mapped */                         \
   X(HOST_MAX, "host-max", 'z') /* of pinned memory */                                   \
+  X(THREADS, "threads", 'n')   /* [session] that plan: see sessions.h */                \
   X(TIME, "time", 't')         /* of a step that does not say */                        \
   X(UNORDERED, "unordered", 0) /* [graph] operators may be in any order */              \
   X(TARGET, "target", 'z')     /* the planner's */                                      \

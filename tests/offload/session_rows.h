@@ -51,6 +51,19 @@ static const row session_rows[] = {
                                                   "+out=9*plan_out +in<=9*plan_in +time>=9*step "
                                                   "+time<=9*step+90us link_bound>0 plan_out>0 "
                                                   "unplanned>86u planned<=86u"},
+    /* Where the backend starts threads no call plans; where it refuses one the calls do. */
+    {"threads_plan",
+     "{threads:(1|3) limit:86} " SETUP("8", "4", "8") TRAIN("8", "4", "2") "mode=0 " TRAIN(
+         "8", "4",
+         "2") "mode=1 plans=1 work_most(=|>)0 [9 " TRAIN("8", "4",
+                                                         "2") "] plans=2 work_most(=|>)0"},
+    /* Also which regions are kept. */
+    {"threads_decide_on_regions",
+     "{threads:(1|3) limit:90} " WEIGHTS_8 "[16 " REGIONS_8 "] kept_regions>0 work_most(<|>)20000"},
+    /* A plan that a thread makes is given up when the limit is another one, or the session ends. */
+    {"threads_are_stopped",
+     "{threads:2 limit:86} " SETUP("8", "4", "8") "[2 " TRAIN("8", "4", "2") "] limit:80 [2 " TRAIN(
+         "8", "4", "2") "] limit:76 [2 " TRAIN("8", "4", "2") "] work_most=0"},
     /* On a slow link more leaves than the planner moves for no time. What is planned is what
        happens, and no iteration is faster than what the statistics call the least. */
     {"slow_links_are_planned_for",

@@ -5,6 +5,8 @@
 #if !defined(OFFLOAD_SESSIONS_H)
 #define OFFLOAD_SESSIONS_H
 
+#include <pthread.h>
+
 #include "player.h"
 
 #include "numbered.h"
@@ -182,6 +184,45 @@ static void close_lake(void) {}
 static size_t lake_peak(void) { return 0; }
 #endif
 
+/* ---- Threads that plan ----------------------------------------------------------------------- */
+
+enum { NO_THREADS, AT_ONCE, THREADS, REFUSED_THREADS }; /* option `threads` */
+
+typedef struct planning {
+  pthread_t thread;
+  void (*run)(void *arg);
+  void *arg;
+} planning;
+
+static void *plan_in_thread(void *user) {
+  const planning *p = (const planning *)user;
+  p->run(p->arg);
+  return NULL;
+}
+
+/* At once it has ended when start returns, so that rows can say what is planned when. */
+static int thread_start(void *user, void (*run)(void *arg), void *arg, void **out_thread) {
+  planning *p = (planning *)calloc(1, sizeof *p);
+  (void)user;
+  if (!p) abort();
+  p->run = run;
+  p->arg = arg;
+  *out_thread = p;
+  if (player.options[OPT_THREADS] == AT_ONCE) run(arg);
+  if (player.options[OPT_THREADS] != THREADS) return 0;
+  return pthread_create(&p->thread, NULL, plan_in_thread, p);
+}
+static int thread_refuse(void *user, void (*run)(void *arg), void *arg, void **out_thread) {
+  (void)user, (void)run, (void)arg, (void)out_thread;
+  return 1;
+}
+static void thread_join(void *user, void *thread) {
+  planning *p = (planning *)thread;
+  (void)user;
+  if (player.options[OPT_THREADS] == THREADS) (void)pthread_join(p->thread, NULL);
+  free(p);
+}
+
 /* ---- Opening, figures ------------------------------------------------------------------------ */
 
 /* Memory from the options so far, without a session: what some tests look at by itself. */
@@ -199,6 +240,11 @@ static void open_memory(void) {
   desc.host = counted;
   JUDGE_OK(gmlake_offload_mock_create(&desc, &s.mock));
   s.session_table = *s.mock;
+  if (option_is_set(OPT_THREADS)) {
+    s.session_table.thread_start =
+        player.options[OPT_THREADS] == REFUSED_THREADS ? thread_refuse : thread_start;
+    s.session_table.thread_join = thread_join;
+  }
   if (option_is_set(OPT_LAKE))
     open_lake(desc.device_bytes);
   else
@@ -222,7 +268,7 @@ static void open_session(void) {
   desc.try_count_max = option_bytes(OPT_TRIES);
   if (option_is_set(OPT_TOLD)) desc.out_bytes_per_s = desc.in_bytes_per_s = link;
   if (option_is_set(OPT_TOLD)) desc.both_bytes_per_s = link * 1.8;
-  desc.host = counted;
+  if (player.options[OPT_THREADS] != THREADS) desc.host = counted; /* by one thread at a time */
   s.may_fail = desc.host_bytes_max != 0;
   JUDGE_OK(gmlake_offload_session_create(&desc, &s.session));
 }

@@ -69,6 +69,7 @@ static void choose_program(chooser *c, uint64_t seed, int is_unmarked) {
   add(c, "{free limit:%zu link:%u jitter:.5", limit, 125000000u * (unsigned)(1 + seed % 9));
   if (seed % 4 == 0) add(c, " lake");
   if (seed % 7 < 3) add(c, " host-max:%u", 12 + (unsigned)(seed % 181));
+  if (seed % 11 < 3) add(c, " threads:%u", 1 + (unsigned)(seed % 11));
   add(c, "} ");
   for (n = 0; n < (is_unmarked ? 16 : 10); n++) {
     if (!is_unmarked) add(c, "mark ");
@@ -89,8 +90,8 @@ static void choose_regions(chooser *c, uint64_t seed) {
   uint64_t x = mix(seed);
   const unsigned most = 60 + (unsigned)(x % 100);
   unsigned phase, size = 4;
-  add(c, "{limit:%u link:%u%s} " WEIGHTS_8, most, 31250000u * (unsigned)(1 + x / 128 % 8),
-      x >> 12 & 1 ? " told" : "");
+  add(c, "{limit:%u link:%u%s%s} " WEIGHTS_8, most, 31250000u * (unsigned)(1 + x / 128 % 8),
+      x >> 12 & 1 ? " told" : "", x >> 13 & 3 ? "" : " threads:2");
   for (phase = 0; phase < 6; phase++) {
     char layers[8], bytes[8], twice[8];
     char *turn = (char *)malloc(2000);

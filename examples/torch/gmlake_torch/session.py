@@ -519,8 +519,10 @@ class Session:
                 error = raised
 
         run.is_told = True
-        # By tensors of its own torch knows whose random numbers it sets back.
-        of_devices = {tensor.device: tensor for tensor in tensors}.values()
+        # By them torch knows whose random numbers it sets back. They are empty ones, since torch
+        # saves them, and looks whether somebody has changed them: blocks.py does that, and says more.
+        of_devices = {tensor.device: tensor for tensor in tensors}
+        of_devices = [tensor.new_empty(0) for tensor in of_devices.values()]
         with self._inside():
             result = torch.utils.checkpoint.checkpoint(run, *of_devices, use_reentrant=False)
         if error is None:
