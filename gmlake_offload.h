@@ -10637,7 +10637,7 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_VAIN 1u     /* schedules in vain that do not count: a first iteration is special */
 #define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
 #define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
-#define GMLO_GROWTH 16u /* a part of all sizes: when they have grown by it, there is a new one */
+#define GMLO_GROWTH 16u /* a part of all sizes, or tensors: more by it are learnt, or planned for */
 #define GMLO_REVIEW_GAIN 16u  /* a part of the steps' time that is worth a new schedule */
 #define GMLO_KEEP_GAIN 50u    /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_SIMS 5u     /* numbers of kept regions that are planned for */
@@ -10809,11 +10809,12 @@ struct gmlake_offload_session {
   int is_review; /* the present schedule stays unless the steps turn out to be faster */
   size_t ahead;  /* the steps from `at` to here have what they name */
   uint64_t met, count, last_count; /* steps of this iteration that were found; all; of the last */
-  uint64_t alike_count;            /* iterations in a row that were as expected */
-  uint64_t followed;               /* iterations that followed the present schedule to their end */
-  uint64_t vain_count;             /* schedules in a row that no iteration followed */
-  int is_marked;                   /* the program marks its iterations */
-  gmlo_detector detector;          /* [S6] as long as it does not */
+  uint64_t more; /* how often its steps named a tensor that is too small in the known recording */
+  uint64_t alike_count;   /* iterations in a row that were as expected */
+  uint64_t followed;      /* iterations that followed the present schedule to their end */
+  uint64_t vain_count;    /* schedules in a row that no iteration followed */
+  int is_marked;          /* the program marks its iterations */
+  gmlo_detector detector; /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
   gmlo_making making;        /* of the next one, */
@@ -11335,11 +11336,15 @@ static void gmlo_session_learn_peer(gmlake_offload_session *s, uint32_t carried,
 }
 
 /* Whether a tensor that has the slot `had` may get this one, and who is in this one the other.
-   `had` NONE: then this one has to be of the iteration's begin, or empty. */
-static int gmlo_session_is_like(const gmlo_recording *l, uint32_t slot, uint32_t had) {
+   `had` NONE: then this one has to be of the iteration's begin, or empty, or the next step is the
+   first that names it: who is in it got it as a tensor that was too small until now. */
+static int gmlo_session_is_like(const gmlake_offload_session *s, const gmlo_recording *l,
+                                uint32_t slot, uint32_t had) {
   const gmlo_slot *a = &l->slots[slot], *b;
-  if (had == GMLAKE_OFFLOAD_NONE)
-    return a->alloc == GMLAKE_OFFLOAD_NONE || a->tensor == GMLAKE_OFFLOAD_NONE;
+  if (had == GMLAKE_OFFLOAD_NONE) {
+    return a->alloc == GMLAKE_OFFLOAD_NONE || a->tensor == GMLAKE_OFFLOAD_NONE ||
+           (a->use_begin != a->use_end && l->uses[a->use_begin] == s->at);
+  }
   b = &l->slots[had];
   if (a->alloc != b->alloc) return 0;
   return a->alloc != GMLAKE_OFFLOAD_NONE ||
@@ -11353,7 +11358,7 @@ static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint
   gmlo_recording *l = gmlo_session_known(s);
   uint32_t had = s->tensors[tensor].slot, other = l->slots[slot].tensor;
   if (had == slot) return 1;
-  if (!gmlo_session_is_like(l, slot, had)) return 0;
+  if (!gmlo_session_is_like(s, l, slot, had)) return 0;
   if (other != GMLAKE_OFFLOAD_NONE && l->slots[slot].alloc == GMLAKE_OFFLOAD_NONE &&
       s->tensors[other].step >= s->first_step && s->tensors[other].step < s->step) {
     return 0; /* it was named in this iteration already */
@@ -11366,30 +11371,25 @@ static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint
   return 1;
 }
 
-/* Whether a tensor that a step names, and how, may be the one that the recording names there.
-   `strictly`: it gets that slot. */
-static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor, int writes,
+/* Whether a tensor that a step names may be the one that the recording names there. `strictly`: it
+   gets that slot. */
+static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor,
                                  const gmlo_named *named, int strictly) {
   uint32_t had = s->tensors[tensor].slot;
-  if (writes != (named->how == GMLO_WRITES)) return 0;
   if (strictly) return gmlo_session_matches(s, tensor, named->slot);
   return had == GMLAKE_OFFLOAD_NONE || had == named->slot;
 }
 
-/* Whether the step is the recording's step `at`; `strictly`: its tensors get the slots. Tensors
+/* Whether what a step reads, or what it writes, is what the recording names in this step. Tensors
    whose size varies may be smaller than what a program tells a session: if one of the two names
-   less, the other's may be missing in it, wherever that is. */
-static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_step *step,
-                                size_t at, int strictly) {
-  gmlo_recording *l = gmlo_session_known(s);
-  const gmlo_recording_step *known = &l->steps[at];
-  size_t i = 0, n = known->named_begin, count = step->read_count + step->write_count;
-  if (known->key != step->key) return 0;
-  while (i < count && n < known->named_end) {
-    int writes = i >= step->read_count;
-    uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
-    size_t left = count - i, known_left = known->named_end - n;
-    if (gmlo_session_is_named(s, id, writes, &l->named[n], strictly)) {
+   less, the other's may be missing in it, wherever that is; until then no tensor gets a slot. */
+static int gmlo_session_is_list(gmlake_offload_session *s, const uint32_t *tensors, size_t count,
+                                const gmlo_named *named, size_t known_count, int strictly) {
+  size_t i = 0, n = 0;
+  while (i < count && n < known_count) {
+    size_t left = count - i, known_left = known_count - n;
+    if ((left == known_left || s->tensors[tensors[i]].slot == named[n].slot) &&
+        gmlo_session_is_named(s, tensors[i], &named[n], strictly)) {
       i++;
       n++;
     } else if (left == known_left) {
@@ -11400,7 +11400,22 @@ static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_
       n++;
     }
   }
+  if (strictly && count > known_count) s->more += count - known_count;
   return 1;
+}
+
+/* Whether the step is the recording's step `at`; `strictly`: its tensors get the slots. */
+static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_step *step,
+                                size_t at, int strictly) {
+  gmlo_recording *l = gmlo_session_known(s);
+  const gmlo_recording_step *known = &l->steps[at];
+  const gmlo_named *named = &l->named[known->named_begin];
+  size_t count = known->named_end - known->named_begin, reads = 0;
+  if (known->key != step->key) return 0;
+  while (reads < count && named[reads].how != GMLO_WRITES) reads++;
+  return gmlo_session_is_list(s, step->reads, step->read_count, named, reads, strictly) &&
+         gmlo_session_is_list(s, step->writes, step->write_count, named + reads, count - reads,
+                              strictly);
 }
 
 /* Whether the schedule is carried out. */
@@ -12770,11 +12785,13 @@ static int gmlo_session_is_reviewed(uint64_t alike_count) {
 }
 
 /* An iteration has ended: compares, learns and begins the next one. Smaller sizes are learnt when
-   three iterations in a row had the same ones. */
+   three iterations in a row had the same ones. After one that named many tensors which were too
+   small when the known one was learnt the next one is learnt. */
 static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   gmlo_recording *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
   int is_review = gmlo_session_is_reviewed(s->alike_count);
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
+  int is_larger = known != NULL && s->more > known->named_count / GMLO_GROWTH;
   int is_covered;
   size_t i;
   s->is_ranked = 0;
@@ -12794,7 +12811,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted, s->steady_count >= GMLO_STEADY);
     s->is_review = is_review && was_timed && s->has_schedule;
   } else {
-    s->is_confirmed = known != NULL && (!s->is_drifted || is_covered) &&
+    s->is_confirmed = known != NULL && (!s->is_drifted || is_covered) && !is_larger &&
                       (s->digest == known->digest || s->steady_count < GMLO_STEADY);
   }
   if (l != NULL && gmlo_session_known(s) == l) l->digest = s->digest;
@@ -12819,7 +12836,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   s->is_recording = !s->is_confirmed || (s->is_timed && gmlo_session_is_reviewed(s->alike_count));
   s->is_drifted = s->is_lost = 0;
   s->last_count = s->count;
-  s->count = s->met = 0;
+  s->count = s->met = s->more = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
   for (i = 0; l != NULL && i < s->tensor_count; i++) s->tensors[i].learnt = GMLAKE_OFFLOAD_NONE;

@@ -183,6 +183,23 @@ static const row session_rows[] = {
                                           "1") "] note [3 " TRAIN("5", "2",
                                                                   "1") "] drifts=1 mode=1 "
                                                                        "+demand_in=0"},
+    /* A tensor that was too small to be told until now comes before another one: that one is still
+       the one that is known, and so is the weight that a step reads behind it. */
+    {"one_more_takes_nobodys_place",
+     "{limit:22} [6 >w#=4/106 ] [6 mark [6 a=4 w#,a>/100 -a ] sync ] note mark "
+     "[6 b=1 a=4 w#,a>/100 -a -b ] sync mark [6 b=1 a=4 b,w#,a>/100 -a -b ] sync "
+     "[2 mark [6 a=4 w#,a>/100 -a ] sync ] drifts=0 +demand_in=0"},
+    /* Nor does one that a step reads before a weight get the weight's place. */
+    {"one_more_before_a_weight",
+     "{limit:44} [12 >w#=4/106 ] [14 mark [12 a=4 w#,a>/100 -a ] [12 a=4 w~,a>/101 -a ] sync ] "
+     "note "
+     "[3 mark [2 a=4 b#=1 b#,w#,a>/100 -a ] [10 a=4 w#+2,a>/100 -a ] [12 a=4 w~,a>/101 -a ] "
+     "[2 -b# ] sync mark [12 a=4 w#,a>/100 -a ] [12 a=4 w~,a>/101 -a ] sync ] drifts=0 +plans=0"},
+    /* If many are, the next iteration is learnt, and planned for. */
+    {"many_more_are_learnt",
+     "{limit:22} [6 >w#=4/106 ] [6 mark [6 a=4 w#,a>/100 -a ] sync ] note "
+     "[3 mark [6 b=1 a=4 b,w#,a>/100 -a -b ] sync ] +plans>=1 note "
+     "[3 mark [6 b=1 a=4 b,w#,a>/100 -a -b ] sync ] drifts=0 +demand_in=0"},
     /* A program that changes for good is learnt again, when it went the new way twice. */
     {"another_order_is_learnt",
      "{limit:34} " SETUP("6", "2", "4") "[6 " TRAIN("6", "2", "1") "] note [10 mark " ODD(
