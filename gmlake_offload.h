@@ -255,11 +255,11 @@ HOW A SESSION WORKS
      thread of its own where the backend starts one, as CUDA's does: so no step of the program waits
      for a plan. Else it does a slice of the work in each begin and mark (plan_work_max of the
      statistics): about 1 ms, counted in steps and not timed, so that equal programs are planned
-     equally, as on the mock. Meanwhile the last schedule serves. In the graph is what the iteration did: in whole chunks, from the tensor's allocation
-     to its end, beginning where the fewest bytes of tensors that come and go are there. TENSILE
-     plans that graph for limit_bytes, without recomputation and without added time. Where that plan
-     is still above the limit, the tensors whose next use is farthest away leave too, each right
-     behind its last use. The session turns all that into a schedule: after which step what leaves,
+     equally, as on the mock. Meanwhile the last schedule serves. In the graph is what the iteration
+     did: in whole chunks, from the tensor's allocation to its end, beginning where the fewest bytes
+     of tensors that come and go are there. TENSILE plans that graph for limit_bytes, without
+     recomputation and without added time. Where that plan is still above the limit, the tensors
+     whose next use is farthest away leave too, each right behind its last use. The session turns all that into a schedule: after which step what leaves,
      and what comes back. The copies back follow each other as late as they can, or later where
      there is no room before. That is one schedule of several: in others only the farthest next use
      counts, tensors come back as early as there is room, nothing leaves in vain, what the host has
@@ -12784,6 +12784,14 @@ static int gmlo_session_is_reviewed(uint64_t alike_count) {
   return alike_count == 4 || alike_count == 9;
 }
 
+/* An iteration has ended, with its regions. */
+static void gmlo_session_count_regions(gmlake_offload_session *s) {
+  s->stats.region_count = s->region + 1 - s->first_region;
+  s->stats.kept_region_count = s->kept_now;
+  s->first_region = s->region + 1;
+  s->kept_now = 0;
+}
+
 /* An iteration has ended: compares, learns and begins the next one. Smaller sizes are learnt when
    three iterations in a row had the same ones. After one that named many tensors which were too
    small when the known one was learnt the next one is learnt. */
@@ -12842,10 +12850,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   for (i = 0; l != NULL && i < s->tensor_count; i++) s->tensors[i].learnt = GMLAKE_OFFLOAD_NONE;
   if (l != NULL) gmlo_recording_clear(l);
   s->stats.iteration_count++;
-  s->stats.region_count = s->region + 1 - s->first_region;
-  s->stats.kept_region_count = s->kept_now;
-  s->first_region = s->region + 1;
-  s->kept_now = 0;
+  gmlo_session_count_regions(s);
   gmlo_session_plan(s, 1);
 }
 
