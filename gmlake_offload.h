@@ -259,13 +259,14 @@ HOW A SESSION WORKS
      did: in whole chunks, from the tensor's allocation to its end, beginning where the fewest bytes
      of tensors that come and go are there. TENSILE plans that graph for limit_bytes, without
      recomputation and without added time. Where that plan is still above the limit, the tensors
-     whose next use is farthest away leave too, each right behind its last use. The session turns all that into a schedule: after which step what leaves,
-     and what comes back. The copies back follow each other as late as they can, or later where
-     there is no room before. That is one schedule of several: in others only the farthest next use
-     counts, tensors come back as early as there is room, nothing leaves in vain, what the host has
-     already leaves first, or somewhat more leaves than has to, which is room for what comes back.
-     Each is simulated on a clock. Another one is taken if it is faster by one part in 33, or if it
-     maps less and is not slower by that. In paper mode there is only the first.
+     whose next use is farthest away leave too, each right behind its last use. The session turns
+     all that into a schedule: after which step what leaves, and what comes back. The copies back
+     follow each other as late as they can, or later where there is no room before. That is one
+     schedule of several: in others only the farthest next use counts, tensors come back as early as
+     there is room, nothing leaves in vain, what the host has already leaves first, or somewhat more
+     leaves than has to, which is room for what comes back. Each is simulated on a clock. Another
+     one is taken if it is faster by one part in 33, or if it maps less and is not slower by that.
+     In paper mode there is only the first.
      When the next iteration is the same, the session plans once more, with its times. The schedule
      that it has is one of those that are compared then. In the first
      iterations the host pins and maps memory, and the device waits for it. So after four that were
