@@ -12801,14 +12801,15 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   int is_review = gmlo_session_is_reviewed(s->alike_count);
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
   int is_larger = known != NULL && s->more > known->named_count / GMLO_GROWTH;
+  int is_regrouped = s->region + 1 - s->first_region != s->stats.region_count; /* another program */
   int is_covered;
   size_t i;
   s->is_ranked = 0;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
   s->followed += s->has_schedule && !s->is_drifted;
   /* Nearly all was known, and what was not did not come again the same way: nothing is learnt. */
-  is_covered =
-      s->is_drifted && s->count != s->last_count && s->count - s->met <= s->count / GMLO_COVERED;
+  is_covered = s->is_drifted && s->count != s->last_count &&
+               s->count - s->met <= s->count / GMLO_COVERED && !is_regrouped;
   if (is_covered) l = NULL;
   s->steady_count = s->digest == s->last_digest ? s->steady_count + 1 : 0;
   if (l != NULL && is_review && (s->is_drifted || l->slot_count != known->slot_count)) l = NULL;

@@ -200,6 +200,13 @@ static const row session_rows[] = {
      "{limit:22} [6 >w#=4/106 ] [6 mark [6 a=4 w#,a>/100 -a ] sync ] note "
      "[3 mark [6 b=1 a=4 b,w#,a>/100 -a -b ] sync ] +plans>=1 note "
      "[3 mark [6 b=1 a=4 b,w#,a>/100 -a -b ] sync ] drifts=0 +demand_in=0"},
+    /* One that begins to tell of regions is learnt at once, however few of its steps are new. */
+    {"regions_are_learnt_at_once",
+     "{limit:60} [40 >w#=2/106 ] [8 mark [40 w#>/100 ] [40 w~>/101 ] sync ] drifts=0 mark "
+     "[40 w#>/100 ] begin:0 w0>/102 end:0 again:0 w0>/102 end:0 [40 w~>/101 ] sync drifts=1 "
+     "[4 mark [40 w#>/100 ] begin:#+1 w0>/102 end:0 again:#+1 w0>/102 end:0 begin:#+9 w1>/103 "
+     "end:0 "
+     "again:#+9 w1>/103 end:0 [40 w~>/101 ] sync ] drifts=2 mode=1"},
     /* A program that changes for good is learnt again, when it went the new way twice. */
     {"another_order_is_learnt",
      "{limit:34} " SETUP("6", "2", "4") "[6 " TRAIN("6", "2", "1") "] note [10 mark " ODD(
