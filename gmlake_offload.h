@@ -10756,7 +10756,8 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   int is_settled;   /* that stays so for about this limit and an iteration like this: */
   size_t limit_bytes;
   size_t step_count, peak_bytes; /* [is_settled] 0: such an iteration was not seen yet */
-  uint64_t before_ns;            /* what one took in which none was kept */
+  uint64_t before_ns;            /* what one took in which none was kept, */
+  unsigned before_size;          /* and how large it was: session.span_size */
 } gmlo_kept;
 
 /* How many regions are kept in each of the iterations that are compared. */
@@ -10853,7 +10854,8 @@ struct gmlake_offload_session {
   uint64_t open_region;          /* 0: none is open */
   int is_again;                  /* the open one is executed again */
   uint64_t kept_now;             /* regions of this iteration that are kept */
-  uint64_t span_ns; /* of the known recording, with its waits for copies; 0: not by this limit */
+  uint64_t span_ns;   /* of the known recording, with its waits for copies; 0: not by this limit */
+  unsigned span_size; /* what it allocated, in 1,024ths of the largest that was seen */
   gmlo_kept kept;
   gmlo_sims sims;         /* while regions are decided about */
   gmlo_proposal proposal; /* for the next iteration */
@@ -12189,14 +12191,17 @@ static int gmlo_session_ask(gmlake_offload_session *s, uint32_t tensor) {
   return 1;
 }
 
+/* How large an iteration is, by what it has allocated: 1 if as large as its slots. */
+static double gmlo_session_scale(const gmlake_offload_session *s) {
+  return s->alloc_slot_bytes != 0 ? (double)s->alloc_bytes / (double)s->alloc_slot_bytes : 1;
+}
+
 /* The part of what the schedule has copied to the host that has to be, if what is still to be
    allocated is as much smaller than its slots as what was allocated in this iteration. */
 static double gmlo_session_share(const gmlake_offload_session *s) {
   double all = (double)s->schedule.unplanned_bytes, limit = (double)s->desc.limit_bytes;
   double begun = (double)s->begun_bytes < all ? (double)s->begun_bytes : all;
-  double scale =
-      s->alloc_slot_bytes != 0 ? (double)s->alloc_bytes / (double)s->alloc_slot_bytes : 1;
-  double peak = begun + (all - begun) * scale;
+  double scale = gmlo_session_scale(s), peak = begun + (all - begun) * scale;
   if (scale > .95 || all <= limit) return 1;
   return peak < limit * .95 ? 0 : (peak - limit * .95) / (all - limit * .95);
 }
@@ -12596,7 +12601,8 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     kept->is_settled = 0; /* the program is another one */
     gmlo_session_keep_none(s);
   }
-  if (is_review && s->span_ns >= kept->before_ns) gmlo_session_revert(s); /* not worth it */
+  if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size))
+    gmlo_session_revert(s); /* not worth it */
   if (kept->is_settled || kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL) return;
   kept->limit_bytes = s->desc.limit_bytes;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
@@ -12616,8 +12622,10 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
 static void gmlo_session_decide(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
   uint64_t before_ns = p->ns[0];
-  if (p->low != 0 && p->bounds > p->keeping.count)
+  if (p->low != 0 && p->bounds > p->keeping.count) {
     s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
+    s->kept.before_size = s->span_ns != 0 ? s->span_size : 1024;
+  }
   if (p->best != 0 && p->ns[p->best] + before_ns / GMLO_KEEP_GAIN <= before_ns) {
     s->proposal = p->found;
     memset(&p->found, 0, sizeof p->found);
@@ -12819,6 +12827,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   }
   if (l != NULL && gmlo_recording_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted, s->steady_count >= GMLO_STEADY);
+    s->span_size = (unsigned)(1024 * gmlo_session_scale(s));
     s->is_review = is_review && was_timed && s->has_schedule;
   } else {
     s->is_confirmed = known != NULL && (!s->is_drifted || is_covered) && !is_larger &&

@@ -358,6 +358,10 @@ static const row session_rows[] = {
     {"what_does_not_pay_is_taken_back",
      "{limit:63 link:6e7} " WEIGHTS_8 "[9 " REGIONS_8 "] kept>0 [14 " REGIONS_8 "] note " REGIONS_8
      "kept=0 drifts>=1 drifts<=3 +time<=8477us"},
+    /* But only iterations of about the same sizes are compared. */
+    {"smaller_iterations_take_nothing_back",
+     "{told limit:180} " WEIGHTS_8 "[9 " REGIONS_8 "] kept=8 {time:200} [6 " REGIONS_OF(
+         "8", "3", "6", "", "200", "") REGIONS_OF("8", "2", "4", "", "200", "") "] kept=8"},
     /* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would
        not fit. */
     {"regions_are_decided_anew",
