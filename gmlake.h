@@ -13477,10 +13477,42 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
 
 #if defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
 
-/* Pinned memory in huge pages: a host made small ones seven times as slowly, and no GPU has run it
-   yet (bench/NOTES.md, "Pinning"). Two words before the memory tell where the mapping begins and
-   ends. A child of fork has none of it: else a page that the parent writes would be another one
-   than the device's. */
+#define GMLK_TOUCHERS 16
+
+typedef struct gmlk_touch { /* a part of a mapping, in pages of at least 4 KiB */
+  char *ptr, *end;
+} gmlk_touch;
+
+static void *gmlk_cuda_touch_part(void *user) {
+  const gmlk_touch *part = (const gmlk_touch *)user;
+  char *at;
+  for (at = part->ptr; at < part->end; at += 4096) *(volatile char *)at = 0;
+  return NULL;
+}
+
+/* Makes the pages of a mapping, a part in each of several threads. */
+static void gmlk_cuda_touch(char *ptr, size_t bytes) {
+  const size_t page = 2 * GMLK_MIB, pages = (bytes + page - 1) / page;
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  gmlk_touch parts[GMLK_TOUCHERS];
+  pthread_t threads[GMLK_TOUCHERS];
+  size_t count = online < 1 ? 1 : online < GMLK_TOUCHERS ? (size_t)online : GMLK_TOUCHERS, i, begun;
+  if (count > pages) count = pages;
+  for (i = 0; i < count; i++) {
+    parts[i].ptr = ptr + pages * i / count * page;
+    parts[i].end = i + 1 < count ? ptr + pages * (i + 1) / count * page : ptr + bytes;
+  }
+  for (begun = 1; begun < count; begun++)
+    if (pthread_create(&threads[begun], NULL, gmlk_cuda_touch_part, &parts[begun])) break;
+  for (i = begun; i < count; i++) (void)gmlk_cuda_touch_part(&parts[i]);
+  if (count) (void)gmlk_cuda_touch_part(&parts[0]);
+  for (i = 1; i < begun; i++) (void)pthread_join(threads[i], NULL);
+}
+
+/* Pinned memory in huge pages, which several threads make: on a virtual machine with an H200 the
+   driver took .35 to .48 s a GiB, 16 threads .04 (bench/NOTES.md, "Pinning"). Two words before the
+   memory tell where the mapping begins and ends. A child of fork has none of it: else a page that
+   the parent writes would be another one than the device's. */
 static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
   CUresult code = CUDA_ERROR_NOT_SUPPORTED;
@@ -13492,8 +13524,10 @@ static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void *
   host[-1] = base;
   host[-2] = base + mapped;
   (void)madvise(host, mapped - 2 * page, MADV_HUGEPAGE); /* where there are none they are small */
-  if (!madvise(base, mapped, MADV_DONTFORK))
+  if (!madvise(base, mapped, MADV_DONTFORK)) {
+    gmlk_cuda_touch((char *)host, mapped - 2 * page);
     code = cuda->fn.MemHostRegister(host, mapped - 2 * page, 0);
+  }
   if (code == CUDA_SUCCESS)
     *out_host = host;
   else

