@@ -9932,7 +9932,7 @@ typedef struct gmlo_making {
   gmlo_scheduler c;
   gmlo_assign assign;
   gmlo_phase phase;
-  unsigned number; /* of the way */
+  unsigned number, way_count; /* of the way; how many are tried */
   gmlo_way way;
   int is_begun;        /* the phase: a part of it was done */
   size_t at, kept;     /* in the phase: what is next; absences that stay */
@@ -10240,7 +10240,7 @@ static void gmlo_making_judge(gmlo_making *m) {
     m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
   }
   m->number++;
-  m->phase = m->number == GMLO_WAYS || (m->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0
+  m->phase = m->number == m->way_count || (m->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0
                  ? GMLO_PHASE_DONE
                  : GMLO_PHASE_LEAVE;
 }
@@ -10266,6 +10266,7 @@ static void gmlo_making_begin(gmlo_making *m, gmlo_recording *l,
   if ((desc->flags & GMLAKE_OFFLOAD_PAPER) == 0) m->present = present;
   m->desc = *desc;
   m->chunk_bytes = chunk_bytes;
+  m->way_count = GMLO_WAYS;
   m->c.build.scope = m->c.sim.scope = m->assign.scope = gmlo_scope_of(&l->host);
 }
 
@@ -10641,7 +10642,9 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_GROWTH 16u /* a part of all sizes, or tensors: more by it are learnt, or planned for */
 #define GMLO_REVIEW_GAIN 16u  /* a part of the steps' time that is worth a new schedule */
 #define GMLO_KEEP_GAIN 50u    /* a part of the time that is worth keeping regions */
-#define GMLO_KEEP_SIMS 5u     /* numbers of kept regions that are planned for */
+#define GMLO_KEEP_SIMS 5u     /* numbers of kept regions that are planned for, */
+#define GMLO_KEEP_BOUNDS 16u  /* bounds that are asked for before that, about; */
+#define GMLO_KEEP_WAYS 4u     /* in so many ways; the one that is taken is planned again later */
 #define GMLO_KEEP_CHANGES 8u  /* how often a session changes what is kept */
 #define GMLO_PROPOSAL_WORK 4u /* steps of planning for each step of an iteration that is made up */
 #define GMLO_KEEP_ALIKE 4u    /* iterations in a row that were alike, before it decides */
@@ -10746,7 +10749,6 @@ typedef struct gmlo_proposal { /* an iteration in which other regions are kept *
   uint32_t *slot_of; /* by slot of the recording that it was made of; NULL: there is no proposal */
   unsigned char *is_kept; /* by region of an iteration, */
   size_t region_count;    /* and how many there are */
-  size_t limit_bytes;     /* that it was planned for */
 } gmlo_proposal;
 
 typedef struct gmlo_kept { /* which regions are kept, and why */
@@ -10769,9 +10771,9 @@ typedef struct gmlo_sims {
   int fits;           /* if none is kept, nothing has to leave */
   size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
   size_t best;        /* of those planned */
-  size_t bounds;      /* numbers whose bounds are there */
-  unsigned tries;     /* numbers that were chosen to be planned for */
-  size_t number;      /* in the making: */
+  size_t bound_last, bounds;  /* the last number whose bound is there; the next one, or above all */
+  unsigned tries;             /* numbers that were chosen to be planned for */
+  size_t number;              /* in the making: */
   gmlo_proposal tried, found; /* that one; the best one so far, if any is better than none */
 } gmlo_sims;
 
@@ -11383,16 +11385,19 @@ static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor,
   return had == GMLAKE_OFFLOAD_NONE || had == named->slot;
 }
 
-/* Whether what a step reads, or what it writes, is what the recording names in this step. Tensors
-   whose size varies may be smaller than what a program tells a session: if one of the two names
-   less, the other's may be missing in it, wherever that is; until then no tensor gets a slot. */
+/* Whether what a step reads, or what it writes, is what the recording names in it, from place `first`
+   on. Tensors whose size varies may be smaller than what a program tells a session: if one of the
+   two names less, the other's may be missing in it, wherever that is; until then no tensor gets a
+   slot. */
 static int gmlo_session_is_list(gmlake_offload_session *s, const uint32_t *tensors, size_t count,
-                                const gmlo_named *named, size_t known_count, int strictly) {
+                                size_t first, size_t known_count, int strictly) {
+  const gmlo_recording *l = gmlo_session_known(s);
   size_t i = 0, n = 0;
   while (i < count && n < known_count) {
+    const gmlo_named *named = &l->named[first + n];
     size_t left = count - i, known_left = known_count - n;
-    if ((left == known_left || s->tensors[tensors[i]].slot == named[n].slot) &&
-        gmlo_session_is_named(s, tensors[i], &named[n], strictly)) {
+    if ((left == known_left || s->tensors[tensors[i]].slot == named->slot) &&
+        gmlo_session_is_named(s, tensors[i], named, strictly)) {
       i++;
       n++;
     } else if (left == known_left) {
@@ -11410,15 +11415,14 @@ static int gmlo_session_is_list(gmlake_offload_session *s, const uint32_t *tenso
 /* Whether the step is the recording's step `at`; `strictly`: its tensors get the slots. */
 static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_step *step,
                                 size_t at, int strictly) {
-  gmlo_recording *l = gmlo_session_known(s);
+  const gmlo_recording *l = gmlo_session_known(s);
   const gmlo_recording_step *known = &l->steps[at];
-  const gmlo_named *named = &l->named[known->named_begin];
-  size_t count = known->named_end - known->named_begin, reads = 0;
+  size_t first = known->named_begin, end = known->named_end;
   if (known->key != step->key) return 0;
-  while (reads < count && named[reads].how != GMLO_WRITES) reads++;
-  return gmlo_session_is_list(s, step->reads, step->read_count, named, reads, strictly) &&
-         gmlo_session_is_list(s, step->writes, step->write_count, named + reads, count - reads,
-                              strictly);
+  while (first < end && l->named[first].how != GMLO_WRITES) first++;
+  return gmlo_session_is_list(s, step->reads, step->read_count, known->named_begin,
+                              first - known->named_begin, strictly) &&
+         gmlo_session_is_list(s, step->writes, step->write_count, first, end - first, strictly);
 }
 
 /* Whether the schedule is carried out. */
@@ -12492,7 +12496,6 @@ static int gmlo_session_propose(gmlake_offload_session *s, const gmlo_sims *p, s
   proposal->slot_of = (uint32_t *)gmlo_zeroed(host, l->slot_count + 1, sizeof *proposal->slot_of);
   proposal->is_kept = (unsigned char *)gmlo_zeroed(host, l->region_count, 1);
   proposal->region_count = l->region_count;
-  proposal->limit_bytes = s->desc.limit_bytes;
   if (proposal->slot_of == NULL || proposal->is_kept == NULL) return 0;
   for (i = 0; i < count; i++) proposal->is_kept[p->keeping.keeps[i].region] = 1;
   return gmlo_keeping_recording(&p->keeping, count, &proposal->recording, proposal->slot_of);
@@ -12535,9 +12538,16 @@ static size_t gmlo_sims_number(gmlo_sims *p) {
   }
 }
 
-/* The bound of a number of kept regions is there. */
+/* The bound of a number of kept regions is there. Of many numbers some have one; those between two
+   of them have the lower of both. */
 static void gmlo_sims_note_bound(gmlo_sims *p, const gmlo_making *m) {
-  size_t number = p->bounds++;
+  size_t number = p->bounds, i = p->bound_last + 1;
+  uint64_t least_ns = m->bound_ns;
+  if (number != 0 && p->least_ns[p->bound_last] < least_ns) least_ns = p->least_ns[p->bound_last];
+  for (; i < number; i++) p->least_ns[i] = least_ns;
+  p->bound_last = number;
+  p->bounds += 1 + p->keeping.count / GMLO_KEEP_BOUNDS;
+  if (p->bounds > p->keeping.count) p->bounds = p->keeping.count + (number == p->keeping.count);
   p->least_ns[number] = m->bound_ns;
   if (m->fits) p->fit = number;
   if (number == 0) p->fits = m->fits;
@@ -12557,7 +12567,7 @@ static void gmlo_sims_note_plan(gmlo_sims *p, gmlo_making *m) {
   p->tried = former;
 }
 
-/* Begins with the next number: asks for the bounds of all, and then plans for some. 0: there is
+/* Begins with the next number: asks for bounds first, and then plans for some. 0: there is
    none, or host memory is refused. */
 static int gmlo_session_simulate(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
@@ -12572,6 +12582,7 @@ static int gmlo_session_simulate(gmlake_offload_session *s) {
   gmlo_recording_match(&p->tried.recording);
   gmlo_making_begin(&s->making, &p->tried.recording, &desc, gmlo_session_chunk_bytes(s), NULL);
   s->making.only_bound = only_bound;
+  s->making.way_count = GMLO_KEEP_WAYS;
   s->making.work = GMLO_PROPOSAL_WORK * p->recording.step_count + p->recording.named_count;
   gmlo_session_count_work(s, s->making.work);
   return 1;
@@ -12679,8 +12690,7 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   gmlo_free(&s->desc.host, proposal.slot_of);
   memset(&s->proposal, 0, sizeof s->proposal);
   s->proposal.recording.host = s->desc.host;
-  s->is_confirmed = s->is_review = 0;
-  s->is_timed = proposal.limit_bytes == s->desc.limit_bytes; /* else it is planned once more */
+  s->is_confirmed = s->is_review = s->is_timed = 0; /* it is planned once more, in all ways */
   gmlo_session_follow_schedule(s, &proposal.schedule);
 }
 
