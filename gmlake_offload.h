@@ -11385,10 +11385,10 @@ static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor,
   return had == GMLAKE_OFFLOAD_NONE || had == named->slot;
 }
 
-/* Whether what a step reads, or what it writes, is what the recording names in it, from place `first`
-   on. Tensors whose size varies may be smaller than what a program tells a session: if one of the
-   two names less, the other's may be missing in it, wherever that is; until then no tensor gets a
-   slot. */
+/* Whether what a step reads, or what it writes, is what the recording names in it, from `first` on.
+   Tensors whose size varies may be smaller than what a program tells a session: if one of the two
+   names less, the other's may be missing in it, wherever that is; until then no tensor gets a slot.
+*/
 static int gmlo_session_is_list(gmlake_offload_session *s, const uint32_t *tensors, size_t count,
                                 size_t first, size_t known_count, int strictly) {
   const gmlo_recording *l = gmlo_session_known(s);
