@@ -10307,6 +10307,7 @@ static void gmlo_making_leave(gmlo_making *m) {
    [K1] A region can be kept if its second steps are its first ones, from the begin on, by key, by
         what they name and by what they make; if they write only that, and nothing of it outlives
         the iteration. A tensor that is made again and the one that was made first are duplicates.
+        Steps may be added that make what the first ones found ready: weights in another data type.
    [K2] No step is in two regions.
    Cost: linear in the recording, but for sorting regions. Fails: where host memory is refused. */
 
@@ -10319,7 +10320,9 @@ typedef struct gmlo_keep { /* a region that can be kept */
 typedef struct gmlo_keeping {
   gmlo_scope scope;
   const gmlo_recording *l;
-  uint32_t *dup; /* by slot that is made again; else NONE */
+  uint32_t *dup;           /* by slot that is made again; else NONE */
+  unsigned char *is_added; /* by slot: a second step makes it that is no first one */
+  unsigned char *is_dup;   /* by slot: it is the duplicate of one that is made again */
   gmlo_keep *keeps;
   size_t count;
 } gmlo_keeping;
@@ -10338,44 +10341,79 @@ static size_t gmlo_recording_first_alloc(const gmlo_recording *l, uint32_t step)
   return low;
 }
 
-/* Finds the duplicates of what the region's second steps make. 0 if there are none for all. */
-static int gmlo_keeping_match_allocs(gmlo_keeping *k, const gmlo_region *region) {
-  const gmlo_recording *l = k->l;
-  size_t first = gmlo_recording_first_alloc(l, region->begin),
-         again = gmlo_recording_first_alloc(l, region->again);
-  size_t end = gmlo_recording_first_alloc(l, region->again_end);
-  for (; again < end; again++, first++) {
-    const gmlo_slot *slot = &l->slots[l->allocs[again]], *dup = &l->slots[l->allocs[first]];
-    if (dup->alloc - region->begin != slot->alloc - region->again || dup->bytes != slot->bytes ||
-        dup->real_bytes != slot->real_bytes || slot->freed == GMLAKE_OFFLOAD_NONE) {
-      return 0;
+static int gmlo_keeping_are_alike(const gmlo_keeping *k, uint32_t slot, uint32_t dup) {
+  const gmlo_slot *a = &k->l->slots[slot], *b = &k->l->slots[dup];
+  return a->bytes == b->bytes && a->real_bytes == b->real_bytes;
+}
+
+/* Whether a second step is the first one `dup`: names what that does, or duplicates of it. With
+   `binds` it is, and what it is the first to name becomes a duplicate. */
+static int gmlo_keeping_match_step(gmlo_keeping *k, const gmlo_region *region, uint32_t step,
+                                   uint32_t dup, int binds) {
+  const gmlo_recording_step *a = &k->l->steps[step], *b = &k->l->steps[dup];
+  size_t n, count = a->named_end - a->named_begin;
+  if (a->key != b->key || count != b->named_end - b->named_begin) return 0;
+  for (n = 0; n < count; n++) {
+    const gmlo_named *named = &k->l->named[a->named_begin + n];
+    const gmlo_named *other = &k->l->named[b->named_begin + n];
+    uint32_t found = k->dup[named->slot];
+    uint32_t alloc = k->l->slots[named->slot].alloc;
+    int is_made = alloc >= region->again && alloc < region->again_end;
+    if (named->how != other->how) return 0;
+    if (found == GMLAKE_OFFLOAD_NONE && is_made) {
+      if (!gmlo_keeping_are_alike(k, named->slot, other->slot)) return 0;
+      if (binds) k->dup[named->slot] = other->slot;
+      continue;
     }
-    k->dup[l->allocs[again]] = l->allocs[first];
+    if (other->slot != (found != GMLAKE_OFFLOAD_NONE ? found : named->slot)) return 0;
   }
   return 1;
 }
 
-/* Whether the second steps are the first ones. [K1] */
-static int gmlo_keeping_match_steps(const gmlo_keeping *k, const gmlo_region *region) {
+/* Finds the duplicates of what no second step names: in the order of their allocation. `first`,
+   `again`: from these allocations on. 0 if one has none. */
+static int gmlo_keeping_match_rest(gmlo_keeping *k, const gmlo_region *region, size_t first,
+                                   size_t again) {
   const gmlo_recording *l = k->l;
-  uint32_t i;
-  size_t n;
-  for (i = region->again; i < region->again_end; i++) {
-    const gmlo_recording_step *step = &l->steps[i], *dup = step - region->again + region->begin;
-    if (step->key != dup->key ||
-        step->named_end - step->named_begin != dup->named_end - dup->named_begin) {
-      return 0;
+  size_t end = gmlo_recording_first_alloc(l, region->again_end), i;
+  for (i = again; i < end; i++) {
+    uint32_t slot = l->allocs[i];
+    if (l->slots[slot].freed == GMLAKE_OFFLOAD_NONE) return 0;
+    if (k->dup[slot] != GMLAKE_OFFLOAD_NONE) k->is_dup[k->dup[slot]] = 1;
+    if (k->dup[slot] == GMLAKE_OFFLOAD_NONE && k->is_added[slot]) return 0;
+  }
+  for (i = again; i < end; i++) {
+    uint32_t slot = l->allocs[i];
+    if (k->dup[slot] != GMLAKE_OFFLOAD_NONE) continue;
+    while (first < again &&
+           (k->is_dup[l->allocs[first]] || !gmlo_keeping_are_alike(k, slot, l->allocs[first]))) {
+      first++;
     }
-    for (n = 0; n < step->named_end - step->named_begin; n++) {
-      const gmlo_named *named = &l->named[step->named_begin + n];
-      const gmlo_named *other = &l->named[dup->named_begin + n];
-      uint32_t slot = k->dup[named->slot];
-      if (slot == GMLAKE_OFFLOAD_NONE && named->how == GMLO_WRITES) return 0;
-      if (slot == GMLAKE_OFFLOAD_NONE) slot = named->slot;
-      if (other->slot != slot || other->how != named->how) return 0;
-    }
+    if (first == again || l->slots[l->allocs[first]].alloc >= region->end) return 0;
+    k->dup[slot] = l->allocs[first++];
   }
   return 1;
+}
+
+/* Whether the second steps are the first ones, in their order, and added ones; and what these make
+   is named by the others. [K1] */
+static int gmlo_keeping_match(gmlo_keeping *k, const gmlo_region *region) {
+  const gmlo_recording *l = k->l;
+  uint32_t i, dup = region->begin;
+  size_t n;
+  for (i = region->again; i < region->again_end; i++) {
+    if (dup < region->end && gmlo_keeping_match_step(k, region, i, dup, 0)) {
+      (void)gmlo_keeping_match_step(k, region, i, dup++, 1);
+      continue;
+    }
+    n = gmlo_recording_first_alloc(l, i);
+    for (; n < l->alloc_count && l->slots[l->allocs[n]].alloc == i; n++)
+      k->is_added[l->allocs[n]] = 1;
+  }
+  for (n = l->steps[region->again].named_begin; n < l->steps[region->again_end - 1].named_end; n++)
+    if (l->named[n].how == GMLO_WRITES && k->dup[l->named[n].slot] == GMLAKE_OFFLOAD_NONE) return 0;
+  return gmlo_keeping_match_rest(k, region, gmlo_recording_first_alloc(l, region->begin),
+                                 gmlo_recording_first_alloc(l, region->again));
 }
 
 /* What keeping the region costs: its MSPS, as a power of 9/8. */
@@ -10411,8 +10449,7 @@ static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
          l->steps[region.begin].named_begin == l->steps[region.begin].named_end) {
     region.begin++; /* it saves what is no tensor, as of random numbers */
   }
-  if (region.again_end - region.again > region.end - region.begin) return;
-  if (gmlo_keeping_match_allocs(k, &region) && gmlo_keeping_match_steps(k, &region)) {
+  if (gmlo_keeping_match(k, &region)) {
     keep->region = number;
     keep->msps = gmlo_keeping_msps(k, &region);
     keep->unseen_bytes = region.unseen_bytes;
@@ -10440,7 +10477,9 @@ static int gmlo_keeping_begin(gmlo_keeping *k, const gmlo_recording *l) {
   k->l = l;
   k->dup = (uint32_t *)gmlo_take(&k->scope, l->slot_count, sizeof *k->dup);
   k->keeps = (gmlo_keep *)gmlo_take(&k->scope, l->region_count, 2 * sizeof *k->keeps);
-  if (k->dup == NULL || k->keeps == NULL) return 0;
+  k->is_dup = (unsigned char *)gmlo_take(&k->scope, l->slot_count, 2);
+  if (k->dup == NULL || k->keeps == NULL || k->is_dup == NULL) return 0;
+  k->is_added = k->is_dup + l->slot_count;
   for (n = 0; n < l->slot_count; n++) k->dup[n] = GMLAKE_OFFLOAD_NONE;
   for (i = 0; i < l->region_count; i++) gmlo_keeping_add(k, i);
   gmlo_sort(k->keeps, k->keeps + k->count, k->count, sizeof *k->keeps, gmlo_keep_before);

@@ -36,6 +36,18 @@
 #define REGIONS_8_ODD REGIONS_OF("8", "4", "8", "", "208", "")
 #define REGIONS_3 REGIONS_OF("3", "4", "8", "", "200", "")
 #define WEIGHTS_8 "[8 >w#=4/106 ] "
+/* Regions of 8 layers that read a cast of the weights. Their second steps make it anew, of `size`;
+   then they read `reads`, whose second step has the key `key`. `first` and `second` belong to the
+   steps of key 200, `begin` to the iteration's, `behind` to what is given up. */
+#define CASTS_8(begin, size, reads, key, first, second, behind)                                 \
+  "mark " begin ">s=4/299 [8 begin:# s,y#?>h#=4" first                                          \
+  "/200 h#>u#=8/201 u#>y#+1=4/202 end "                                                         \
+  "given#:-h# given#:-u# ] >x8=4/203 [8 given~:again:~ given~:w~>c~=" size "/300 given~:" reads \
+  ",y~?>h~=4" second "/200 given~:h~>u~=8/" key                                                 \
+  " given~:end u~,x~+1>x~=4/204 -x~+1,u~ "                                                      \
+  "given~:c~>/210 kept~:s>/210 h~,w~,x~>x~,d~=4/205 " behind                                    \
+  "-h~,y~+1 ] -x0 [8 d#>w#/206 -d# ] "                                                          \
+  "-s sync "
 
 static const row session_rows[] = {
     /* ---- Plans are followed ---- */
@@ -353,6 +365,25 @@ static const row session_rows[] = {
     {"regions_whose_second_steps_are_others",
      "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8_ODD
      "] note " REGIONS_8_ODD "kept=0 +time>=6500us"},
+    /* But they may make what the first ones found ready, as weights in another data type: where the
+       region is kept the backward steps read that. */
+    {"regions_whose_second_steps_make_more",
+     "{told limit:190} " WEIGHTS_8
+     "[15 " CASTS_8("", "4", "c~", "201", "", "", "given~:-c~ ") "] kept=8 drifts=0 outs=0"},
+    /* Not if it is of another size, or not read; nor if a later step is another one; if they write
+       what was there before; or if what they make is still there in the next iteration. */
+    {"regions_whose_second_steps_make_others",
+     "{told limit:190} " WEIGHTS_8 "[15 " CASTS_8("", "(5|4|4)", "(c~|w~|c~)", "(201|201|207)", "",
+                                                  "", "given~:-c~ ") "] kept=0"},
+    {"regions_whose_second_steps_read_others",
+     "{told limit:190} " WEIGHTS_8 "[15 mark begin:1 w0>y0=4/200 end:0 given1:-y0 given1:again:1 "
+     "given1:w(0|1)>y0=4/200 given1:end:0 y0>/202 -y0 [8 w#>/201 ] sync ] kept=(1|0)"},
+    {"regions_whose_second_steps_write",
+     "{told limit:190} " WEIGHTS_8
+     "[15 " CASTS_8("", "4", "c~", "201", ",w#", ",w~", "given~:-c~ ") "] kept=0"},
+    {"regions_whose_second_steps_leave_something",
+     "{told limit:190} " WEIGHTS_8
+     "[15 " CASTS_8("[8 -c#? ] ", "4", "c~", "201", "", "", "") "] kept=0"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
        became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
