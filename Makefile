@@ -490,6 +490,8 @@ $(BUILD)/step_count.o: tests/unit/step_count.c Makefile | $(BUILD)
 $(BUILD)/test_cost $(BUILD)/test_steps: private LEVEL = -O0 $(STEPS)
 $(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/step_count.o
 
+$(addprefix $(BUILD)/test_,cuda cuda_faults cuda_rows offload_cuda): | $(FAKE)
+
 $(BUILD)/test_%: test_%.c Makefile | $(BUILD)
 	$(SAY)
 	$(LINK)

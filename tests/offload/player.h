@@ -298,7 +298,7 @@ static inline const char *play_line(const char *line, const stage *on,
     program_free(&p);
     p.unit = on->unit;
     count = choose(&chosen, line, n);
-    wrong = program_read(&p, chosen.chars);
+    wrong = chosen.chars ? program_read(&p, chosen.chars) : "there is no word";
     free(chosen.chars);
     if (wrong) {
       (void)fprintf(stderr, "not of the language: %s\n", wrong);
