@@ -13302,6 +13302,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s->desc = *desc;
   memcpy(&s->backend, desc->backend,
          desc->backend->struct_bytes < sizeof s->backend ? GMLO_BACKEND_BYTES : sizeof s->backend);
+  if (s->backend.thread_join == NULL) s->backend.thread_start = NULL;
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;

@@ -186,7 +186,7 @@ static size_t lake_peak(void) { return 0; }
 
 /* ---- Threads that plan ----------------------------------------------------------------------- */
 
-enum { NO_THREADS, AT_ONCE, THREADS, REFUSED_THREADS }; /* option `threads` */
+enum { NO_THREADS, AT_ONCE, THREADS, REFUSED_THREADS, UNJOINED_THREADS }; /* option `threads` */
 
 typedef struct planning {
   pthread_t thread;
@@ -243,7 +243,7 @@ static void open_memory(void) {
   if (option_is_set(OPT_THREADS)) {
     s.session_table.thread_start =
         player.options[OPT_THREADS] == REFUSED_THREADS ? thread_refuse : thread_start;
-    s.session_table.thread_join = thread_join;
+    if (player.options[OPT_THREADS] != UNJOINED_THREADS) s.session_table.thread_join = thread_join;
   }
   if (option_is_set(OPT_LAKE))
     open_lake(desc.device_bytes);
