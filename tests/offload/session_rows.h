@@ -63,7 +63,8 @@ static const row session_rows[] = {
                                                   "+out=9*plan_out +in<=9*plan_in +time>=9*step "
                                                   "+time<=9*step+90us link_bound>0 plan_out>0 "
                                                   "unplanned>86u planned<=86u"},
-    /* Where the backend starts threads no call plans; where it refuses one, or cannot join it, the calls do. */
+    /* Where the backend starts threads no call plans; where it refuses one, or cannot join it, the
+       calls do. */
     {"threads_plan",
      "{threads:(1|3|4) limit:86} " SETUP("8", "4", "8") TRAIN("8", "4", "2") "mode=0 " TRAIN(
          "8", "4",
