@@ -16,6 +16,9 @@ one), or `offload:GIB`: the whole program inside gmlake_torch.offload with that 
 a process of its own, one after the other, all of them as often as --repeat says. What the
 environment says of torch's allocator and of gmlake_torch is not heeded.
 
+The first run of a program on a machine also compiles kernels, 1 s and more for each kind of
+attention. CUDA keeps them in a file, so later runs do not: with --repeat compare those.
+
 Written for each: seconds and loss of each step, the most bytes that were live and reserved by
 torch's count, the statistics of the lake; for offload also what each step moved, drifted and
 planned. And the device, its driver, torch, the date and gmlake's commit.
