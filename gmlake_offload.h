@@ -10363,7 +10363,7 @@ static int gmlo_keeping_match_step(gmlo_keeping *k, const gmlo_region *region, u
     uint32_t found = k->dup[named->slot];
     uint32_t alloc = k->l->slots[named->slot].alloc;
     int is_made = alloc >= region->again && alloc < region->again_end;
-    if (named->how != other->how) return 0;
+    if (named->how != other->how || (named->how == GMLO_WRITES && !is_made)) return 0;
     if (found == GMLAKE_OFFLOAD_NONE && is_made) {
       if (!gmlo_keeping_are_alike(k, named->slot, other->slot)) return 0;
       if (binds) k->dup[named->slot] = other->slot;
@@ -10399,25 +10399,31 @@ static int gmlo_keeping_match_rest(gmlo_keeping *k, const gmlo_region *region, s
   return 1;
 }
 
+/* A second step that is no first one: it may write only what such steps make. */
+static int gmlo_keeping_add_step(gmlo_keeping *k, uint32_t step) {
+  const gmlo_recording *l = k->l;
+  size_t n = gmlo_recording_first_alloc(l, step);
+  for (; n < l->alloc_count && l->slots[l->allocs[n]].alloc == step; n++)
+    k->is_added[l->allocs[n]] = 1;
+  for (n = l->steps[step].named_begin; n < l->steps[step].named_end; n++)
+    if (l->named[n].how == GMLO_WRITES && !k->is_added[l->named[n].slot]) return 0;
+  return 1;
+}
+
 /* Whether the second steps are the first ones, in their order, and added ones; and what these make
    is named by the others. [K1] */
 static int gmlo_keeping_match(gmlo_keeping *k, const gmlo_region *region) {
-  const gmlo_recording *l = k->l;
   uint32_t i, dup = region->begin;
-  size_t n;
   for (i = region->again; i < region->again_end; i++) {
     if (dup < region->end && gmlo_keeping_match_step(k, region, i, dup, 0)) {
-      (void)gmlo_keeping_match_step(k, region, i, dup++, 1);
-      continue;
+      if (!gmlo_keeping_match_step(k, region, i, dup++, 1)) return 0;
+    } else if (!gmlo_keeping_add_step(k, i)) {
+      return 0;
     }
-    n = gmlo_recording_first_alloc(l, i);
-    for (; n < l->alloc_count && l->slots[l->allocs[n]].alloc == i; n++)
-      k->is_added[l->allocs[n]] = 1;
   }
-  for (n = l->steps[region->again].named_begin; n < l->steps[region->again_end - 1].named_end; n++)
-    if (l->named[n].how == GMLO_WRITES && k->dup[l->named[n].slot] == GMLAKE_OFFLOAD_NONE) return 0;
-  return gmlo_keeping_match_rest(k, region, gmlo_recording_first_alloc(l, region->begin),
-                                 gmlo_recording_first_alloc(l, region->again));
+  return dup != region->begin &&
+         gmlo_keeping_match_rest(k, region, gmlo_recording_first_alloc(k->l, region->begin),
+                                 gmlo_recording_first_alloc(k->l, region->again));
 }
 
 /* What keeping the region costs: its MSPS, as a power of 9/8. */
@@ -10453,6 +10459,7 @@ static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
          l->steps[region.begin].named_begin == l->steps[region.begin].named_end) {
     region.begin++; /* it saves what is no tensor, as of random numbers */
   }
+  if (region.again == region.again_end) return; /* nothing is executed again */
   if (gmlo_keeping_match(k, &region)) {
     keep->region = number;
     keep->msps = gmlo_keeping_msps(k, &region);
@@ -10461,8 +10468,12 @@ static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
     return;
   }
   end = gmlo_recording_first_alloc(l, region.again_end);
-  for (i = gmlo_recording_first_alloc(l, region.again); i < end; i++)
-    k->dup[l->allocs[i]] = GMLAKE_OFFLOAD_NONE;
+  for (i = gmlo_recording_first_alloc(l, region.again); i < end; i++) {
+    uint32_t slot = l->allocs[i];
+    if (k->dup[slot] != GMLAKE_OFFLOAD_NONE) k->is_dup[k->dup[slot]] = 0;
+    k->dup[slot] = GMLAKE_OFFLOAD_NONE;
+    k->is_added[slot] = 0;
+  }
 }
 
 static int gmlo_keep_before(const void *a, const void *b) {
@@ -10684,6 +10695,7 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
 #define GMLO_GROWTH 16u /* a part of all sizes, or tensors: more by it are learnt, or planned for */
 #define GMLO_REVIEW_GAIN 16u  /* a part of the steps' time that is worth a new schedule */
+#define GMLO_REGROUPS 8u      /* new numbers of regions that are learnt at once */
 #define GMLO_KEEP_GAIN 50u    /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_SIMS 5u     /* numbers of kept regions that are planned for, */
 #define GMLO_KEEP_BOUNDS 16u  /* bounds that are asked for before that, about; */
@@ -10856,6 +10868,9 @@ struct gmlake_offload_session {
   int is_review; /* the present schedule stays unless the steps turn out to be faster */
   size_t ahead;  /* the steps from `at` to here have what they name */
   uint64_t met, count, last_count; /* steps of this iteration that were found; all; of the last */
+  unsigned regroup_count; /* iterations with another number of regions than the one before */
+  int records_more;       /* this iteration is recorded since the last one named more, */
+  int is_more_vain;       /* but such a one has no more in all: the known one stays */
   uint64_t more; /* how often its steps named a tensor that is too small in the known recording */
   uint64_t alike_count;   /* iterations in a row that were as expected */
   uint64_t followed;      /* iterations that followed the present schedule to their end */
@@ -10899,8 +10914,9 @@ struct gmlake_offload_session {
   uint64_t open_region;          /* 0: none is open */
   int is_again;                  /* the open one is executed again */
   uint64_t kept_now;             /* regions of this iteration that are kept */
-  uint64_t span_ns;   /* of the known recording, with its waits for copies; 0: not by this limit */
-  unsigned span_size; /* what it allocated, in 1,024ths of the largest that was seen */
+  uint64_t span_ns; /* of the known recording, with its waits for copies; 0: not by this limit */
+  unsigned span_size,
+      known_size; /* what it, and the known one, allocated, in 1,024ths of the most */
   gmlo_kept kept;
   gmlo_sims sims;         /* while regions are decided about */
   gmlo_proposal proposal; /* for the next iteration */
@@ -11451,7 +11467,6 @@ static int gmlo_session_is_list(gmlake_offload_session *s, const uint32_t *tenso
       n++;
     }
   }
-  if (strictly && count > known_count) s->more += count - known_count;
   return 1;
 }
 
@@ -11460,12 +11475,17 @@ static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_
                                 size_t at, int strictly) {
   const gmlo_recording *l = gmlo_session_known(s);
   const gmlo_recording_step *known = &l->steps[at];
-  size_t first = known->named_begin, end = known->named_end;
+  size_t first = known->named_begin, end = known->named_end, count;
   if (known->key != step->key) return 0;
   while (first < end && l->named[first].how != GMLO_WRITES) first++;
-  return gmlo_session_is_list(s, step->reads, step->read_count, known->named_begin,
-                              first - known->named_begin, strictly) &&
-         gmlo_session_is_list(s, step->writes, step->write_count, first, end - first, strictly);
+  if (!gmlo_session_is_list(s, step->reads, step->read_count, known->named_begin,
+                            first - known->named_begin, strictly) ||
+      !gmlo_session_is_list(s, step->writes, step->write_count, first, end - first, strictly)) {
+    return 0;
+  }
+  count = step->read_count + step->write_count;
+  if (strictly && count > end - known->named_begin) s->more += count - (end - known->named_begin);
+  return 1;
 }
 
 /* Whether the schedule is carried out. */
@@ -12775,6 +12795,7 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   if (is_review) {
     gmlo_recording *l = gmlo_session_known(s);
     s->span_ns = gmlo_session_between(s, l->steps[0].begun, l->steps[l->step_count - 1].ended);
+    s->span_size = s->known_size;
   }
   if (is_review && s->timed_ns + s->timed_ns / GMLO_REVIEW_GAIN >= s->schedule.step_ns) {
     gmlo_session_consider(s, is_review);
@@ -12782,6 +12803,20 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   }
   gmlo_session_begin_making(s, is_review);
   if (s->making.l != NULL) gmlo_session_make(s);
+}
+
+/* Whether the slots of two recordings have the same numbers: sizes may differ. */
+static int gmlo_recording_is_alike(const gmlo_recording *a, const gmlo_recording *b) {
+  size_t i;
+  if (a->slot_count != b->slot_count || a->step_count != b->step_count) return 0;
+  for (i = 0; i < a->slot_count; i++) {
+    const gmlo_slot *x = &a->slots[i], *y = &b->slots[i];
+    if (x->alloc != y->alloc || x->freed != y->freed ||
+        x->use_end - x->use_begin != y->use_end - y->use_begin) {
+      return 0;
+    }
+  }
+  return 1;
 }
 
 /* The new recording becomes the known one. `is_alike`: it is the same iteration again, so that
@@ -12796,7 +12831,7 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_s
   }
   s->known = s->known == 0;
   l = gmlo_session_known(s);
-  is_alike = is_alike && before->slot_count == l->slot_count;
+  is_alike = is_alike && gmlo_recording_is_alike(before, l);
   for (i = 0; i < l->slot_count && is_alike; i++) {
     l->slots[i].peer = before->slots[i].peer;
     if (!is_steady)
@@ -12846,6 +12881,20 @@ static int gmlo_session_is_reviewed(uint64_t alike_count) {
   return alike_count == 4 || alike_count == 9;
 }
 
+/* What was recorded of an iteration that has ended, if it is to be learnt; else NULL. */
+static gmlo_recording *gmlo_session_news(gmlake_offload_session *s, int is_review) {
+  const gmlo_recording *known = gmlo_session_known(s);
+  gmlo_recording *l = gmlo_session_recorded(s);
+  if (l == NULL || known == NULL) return l;
+  if (is_review && (s->is_drifted || l->slot_count != known->slot_count)) return NULL;
+  if (s->is_drifted || s->steady_count >= GMLO_STEADY) return l;
+  if (s->records_more && l->slot_count <= known->slot_count) {
+    s->is_more_vain = 1; /* it has others, but not more */
+    return NULL;
+  }
+  return l->slot_count < known->slot_count ? NULL : l; /* some were too small to be seen */
+}
+
 /* An iteration has ended, with its regions. */
 static void gmlo_session_count_regions(gmlake_offload_session *s) {
   s->stats.region_count = s->region + 1 - s->first_region;
@@ -12858,11 +12907,12 @@ static void gmlo_session_count_regions(gmlake_offload_session *s) {
    three iterations in a row had the same ones. After one that named many tensors which were too
    small when the known one was learnt the next one is learnt. */
 static void gmlo_session_next_iteration(gmlake_offload_session *s) {
-  gmlo_recording *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
+  gmlo_recording *known = gmlo_session_known(s), *l;
   int is_review = gmlo_session_is_reviewed(s->alike_count);
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
-  int is_larger = known != NULL && s->more > known->named_count / GMLO_GROWTH;
-  int is_regrouped = s->region + 1 - s->first_region != s->stats.region_count; /* another program */
+  int is_larger = known != NULL && !s->is_more_vain && s->more > known->named_count / GMLO_GROWTH;
+  int is_regrouped = s->region + 1 - s->first_region != s->stats.region_count &&
+                     s->regroup_count++ < GMLO_REGROUPS; /* it is another program */
   int is_covered;
   size_t i;
   s->is_ranked = 0;
@@ -12871,16 +12921,12 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   /* Nearly all was known, and what was not did not come again the same way: nothing is learnt. */
   is_covered = s->is_drifted && s->count != s->last_count &&
                s->count - s->met <= s->count / GMLO_COVERED && !is_regrouped;
-  if (is_covered) l = NULL;
   s->steady_count = s->digest == s->last_digest ? s->steady_count + 1 : 0;
-  if (l != NULL && is_review && (s->is_drifted || l->slot_count != known->slot_count)) l = NULL;
-  if (l != NULL && known != NULL && !s->is_drifted && l->slot_count < known->slot_count &&
-      s->steady_count < GMLO_STEADY) {
-    l = NULL; /* some tensors were too small to be seen */
-  }
+  l = is_covered ? NULL : gmlo_session_news(s, is_review);
   if (l != NULL && gmlo_recording_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted, s->steady_count >= GMLO_STEADY);
-    s->span_size = (unsigned)(1024 * gmlo_session_scale(s));
+    s->known_size = (unsigned)(1024 * gmlo_session_scale(s));
+    s->is_more_vain = 0;
     s->is_review = is_review && was_timed && s->has_schedule;
   } else {
     s->is_confirmed = known != NULL && (!s->is_drifted || is_covered) && !is_larger &&
@@ -12905,6 +12951,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
     s->is_timed = s->is_review = 0;
     gmlo_session_stop_making(s);
   }
+  s->records_more = is_larger && !s->is_drifted;
   s->is_recording = !s->is_confirmed || (s->is_timed && gmlo_session_is_reviewed(s->alike_count));
   s->is_drifted = s->is_lost = 0;
   s->last_count = s->count;

@@ -208,6 +208,11 @@ static const row session_rows[] = {
      "note "
      "[3 mark [2 a=4 b#=1 b#,w#,a>/100 -a ] [10 a=4 w#+2,a>/100 -a ] [12 a=4 w~,a>/101 -a ] "
      "[2 -b# ] sync mark [12 a=4 w#,a>/100 -a ] [12 a=4 w~,a>/101 -a ] sync ] drifts=0 +plans=0"},
+    /* Where one step has one more, and another one less, the iteration stays as it was learnt. */
+    {"one_more_and_one_less",
+     "{limit:38} [6 >w#=4/106 ] [30 mark [3 b=1 a=12 b,w#,a>/100 -a -b ] [3 a=12 w#+3,a>/100 -a ] "
+     "sync mark [3 a=12 w#,a>/100 -a ] [3 b=1 a=12 b,w#+3,a>/100 -a -b ] sync ] unplanned<=37u "
+     "plans<8"},
     /* If many are, the next iteration is learnt, and planned for. */
     {"many_more_are_learnt",
      "{limit:22} [6 >w#=4/106 ] [6 mark [6 a=4 w#,a>/100 -a ] sync ] note "
@@ -382,6 +387,16 @@ static const row session_rows[] = {
     {"regions_whose_second_steps_write",
      "{told limit:190} " WEIGHTS_8
      "[15 " CASTS_8("", "4", "c~", "201", ",w#", ",w~", "given~:-c~ ") "] kept=0"},
+    {"regions_whose_second_steps_write_what_they_made",
+     "{told limit:190} " WEIGHTS_8
+     "[15 " CASTS_8("", "4", "c~", "201 given~:w~>h~/303", "", "", "given~:-c~ ") "] kept=0"},
+    /* Or if none of them is a first one; or if there is none. */
+    {"regions_whose_second_steps_are_no_first_ones",
+     "{limit:40} " WEIGHTS_8 "[20 mark [8 begin:# w#>/200 end ] [8 given~:again:~ given~:w~>/300 "
+     "given~:end w~>/301 ] sync ] kept_regions=0"},
+    {"regions_without_second_steps",
+     "{limit:6} [12 mark begin:1 (|>b=2/77) end:0 (again:1|) (end:0|) [6 >a#=2/# ] [6 a#>/1 ] "
+     "[6 -a# ] (|-b) (|again:1) (|end:0) sync ] plans>0 kept_regions=0"},
     {"regions_whose_second_steps_leave_something",
      "{told limit:190} " WEIGHTS_8
      "[15 " CASTS_8("[8 -c#? ] ", "4", "c~", "201", "", "", "") "] kept=0"},
