@@ -13490,9 +13490,9 @@ static void *gmlk_cuda_touch_part(void *user) {
   return NULL;
 }
 
-/* Makes the pages of a mapping, a part in each of several threads. */
+/* Makes the pages of a mapping of whole huge pages, a part in each of several threads. */
 static void gmlk_cuda_touch(char *ptr, size_t bytes) {
-  const size_t page = 2 * GMLK_MIB, pages = (bytes + page - 1) / page;
+  const size_t page = 2 * GMLK_MIB, pages = bytes / page;
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   gmlk_touch parts[GMLK_TOUCHERS];
   pthread_t threads[GMLK_TOUCHERS];
@@ -13500,7 +13500,7 @@ static void gmlk_cuda_touch(char *ptr, size_t bytes) {
   if (count > pages) count = pages;
   for (i = 0; i < count; i++) {
     parts[i].ptr = ptr + pages * i / count * page;
-    parts[i].end = i + 1 < count ? ptr + pages * (i + 1) / count * page : ptr + bytes;
+    parts[i].end = ptr + pages * (i + 1) / count * page;
   }
   for (begun = 1; begun < count; begun++)
     if (pthread_create(&threads[begun], NULL, gmlk_cuda_touch_part, &parts[begun])) break;
@@ -13509,10 +13509,10 @@ static void gmlk_cuda_touch(char *ptr, size_t bytes) {
   for (i = 1; i < begun; i++) (void)pthread_join(threads[i], NULL);
 }
 
-/* Pinned memory in huge pages, which several threads make: on a virtual machine with an H200 the
-   driver took .35 to .48 s a GiB, 16 threads .04 (bench/NOTES.md, "Pinning"). Two words before the
-   memory tell where the mapping begins and ends. A child of fork has none of it: else a page that
-   the parent writes would be another one than the device's. */
+/* Pinned memory in huge pages, which several threads make. gmlake_offload.h does the same, which
+   took a tenth of the driver's time (bench/NOTES.md, "Pinning"). Two words before the memory tell
+   where the mapping begins and ends. A child of fork has none of it: else a page that the parent
+   writes would be another one than the device's. */
 static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
   CUresult code = CUDA_ERROR_NOT_SUPPORTED;

@@ -268,16 +268,17 @@ HOW A SESSION WORKS
      one is taken if it is faster by one part in 33, or if it maps less and is not slower by that.
      In paper mode there is only the first.
      When the next iteration is the same, the session plans once more, with its times. The schedule
-     that it has is one of those that are compared then. In the first
-     iterations the host pins and maps memory, and the device waits for it. So after four that were
-     the same, and after nine, one more is timed: where a step was faster, that time counts. If all
-     steps together are faster by one part in 16, the session plans again.
+     that it has is one of those that are compared then. In the first iterations the host pins and
+     maps memory, and the device waits for it. So after four that were the same, and after nine, one
+     more is timed: where a step was faster, that time counts. If all steps together are faster by
+     one part in 16, the session plans again.
   5. Sizes. What repeats is the order of steps and who makes what. Other sizes are no drift, and the
      schedule is for the largest that were seen: when all together have grown by one part in 16, a
      new one is made; when three iterations in a row have the same smaller ones, too. What it makes
      leave is copied to the host at once, and its memory goes when others want it. So where tensors
      are smaller less leaves, and less comes back. A tensor that is sometimes too small for the
-     session, as a program decides, may be missing in a step or be one more.
+     session, as a program decides, may be missing in a step or be one more. Where many are more,
+     the next iteration is learnt.
   6. Drift. A step whose key is not the expected one, or that names other tensors, ends the schedule
      until a step names a tensor as the known iteration does: there it goes on, as in an evaluation,
      or where there is one batch more or less. Such an iteration is learnt if more than an eighth of
@@ -372,7 +373,7 @@ THREADS
   session refuses a call while another one is under way. Any number of threads may read a sealed
   graph or a memgraph. The CUDA backend starts a thread for each plan of a session. It calls no
   function of the driver, only the session's `host`, and is joined when the plan is taken or given
-  up, and by gmlake_offload_session_destroy: within about a millisecond.
+  up, and by gmlake_offload_session_destroy: within some milliseconds.
 
 ERRORS
   Each function that can fail returns a result. A call that fails changes nothing, unless its
@@ -387,9 +388,9 @@ COSTS
   for each access. A simulation is four iterations of a run: of that plan, and of each better one
   that waits if the job has at most 5,000 accesses. A session plans without added time, tries no
   plan near paper mode, and makes 16 schedules. That takes about 1,700 steps of work, of 10 ns each,
-  for each step of an iteration: of a Trainer with 16,000 steps .5 to .9 s of an H200's host.
+  for each step of an iteration: of a Trainer with 16,000 steps .4 to .9 s of an H200's host.
   Without a thread each begin and mark does 131,072 of them, and what comes last is ended: up to
-  what is linear in an iteration. To decide which regions are kept takes up to 18 bounds and eight
+  what is linear in an iteration. To decide which regions are kept takes up to 17 bounds and eight
   plans of four schedules. Running: linear in accesses and events; O(log n) for each node of a
   memgraph.
 
@@ -10914,9 +10915,9 @@ struct gmlake_offload_session {
   uint64_t open_region;          /* 0: none is open */
   int is_again;                  /* the open one is executed again */
   uint64_t kept_now;             /* regions of this iteration that are kept */
-  uint64_t span_ns; /* of the known recording, with its waits for copies; 0: not by this limit */
-  unsigned span_size,
-      known_size; /* what it, and the known one, allocated, in 1,024ths of the most */
+  uint64_t span_ns;    /* of the known recording, with its waits for copies; 0: not by this limit */
+  unsigned span_size;  /* what it allocated, in 1,024ths of the most that was seen; */
+  unsigned known_size; /* the same of the known recording, whether it was timed or not */
   gmlo_kept kept;
   gmlo_sims sims;         /* while regions are decided about */
   gmlo_proposal proposal; /* for the next iteration */
@@ -11446,8 +11447,8 @@ static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor,
 
 /* Whether what a step reads, or what it writes, is what the recording names in it, from `first` on.
    Tensors whose size varies may be smaller than what a program tells a session: if one of the two
-   names less, the other's may be missing in it, wherever that is; until then no tensor gets a slot.
-*/
+   names less, the other's may be missing in it, wherever that is. Before that place, none that has
+   no slot gets one. */
 static int gmlo_session_is_list(gmlake_offload_session *s, const uint32_t *tensors, size_t count,
                                 size_t first, size_t known_count, int strictly) {
   const gmlo_recording *l = gmlo_session_known(s);
@@ -12630,8 +12631,8 @@ static void gmlo_sims_note_plan(gmlo_sims *p, gmlo_making *m) {
   p->tried = former;
 }
 
-/* Begins with the next number: asks for bounds first, and then plans for some. 0: there is
-   none, or host memory is refused. */
+/* Begins with the next number: asks for bounds first, and then plans for some. 0: there is none, or
+   host memory is refused. */
 static int gmlo_session_simulate(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
   int only_bound = p->bounds <= p->keeping.count;
@@ -14893,10 +14894,10 @@ static void gmlo_pinned_touch(char *ptr, size_t bytes) {
   for (i = 1; i < started; i++) (void)pthread_join(threads[i], NULL);
 }
 
-/* Maps a segment of whole huge pages, and pins it: a tenth of the time that the driver takes for it
-   (bench/NOTES.md, "Pinning"). Children of a fork do not have the pages: else
-   a page that the parent writes would be another one than the device's. NULL if something is
-   refused. */
+/* Maps a segment of whole huge pages, and pins it. On an H200's host that took a tenth of the time
+   of the driver's own function (bench/NOTES.md, "Pinning"). Children of a fork do not have the
+   pages: else a page that the parent writes would be another one than the device's. NULL if
+   something is refused. */
 static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
   size_t mapped = bytes + GMLO_PINNED_PAGE, head;
   char *base =

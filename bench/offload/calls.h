@@ -153,8 +153,8 @@ static int by_key(const void *a, const void *b) {
 
 #define CALL_UNNAMED ((uint64_t)8 << 20)
 
-/* What a step uses, in bytes. Tensors below a chunk are not named: CALL_UNNAMED stands for them,
-   else a step that names none would take as long for a byte as for all of them. */
+/* What a step uses, in bytes. Tensors below a chunk are not named. Those of a step are assumed to
+   have CALL_UNNAMED bytes: else a step that names none would have its whole time for one byte. */
 static uint64_t step_bytes(const calls *c, const one_call *step, const uint64_t *bytes) {
   const uint64_t *n = c->numbers + step->numbers;
   uint64_t sum = CALL_UNNAMED;

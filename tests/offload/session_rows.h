@@ -225,6 +225,15 @@ static const row session_rows[] = {
      "[4 mark [40 w#>/100 ] begin:#+1 w0>/102 end:0 again:#+1 w0>/102 end:0 begin:#+9 w1>/103 "
      "end:0 "
      "again:#+9 w1>/103 end:0 [40 w~>/101 ] sync ] drifts=2 mode=1"},
+    /* But not for ever where their number changes by turns: then one of both stays known. */
+    {"regions_by_turns",
+     "{limit:60} [40 >w#=2/106 ] [12 mark [40 w#>/100 ] begin:1 w0>/102 end:0 again:1 w0>/102 "
+     "end:0 "
+     "[40 w~>/101 ] sync mark [40 w#>/100 ] begin:1 w0>/102 end:0 again:1 w0>/102 end:0 begin:2 "
+     "w1>/103 end:0 again:2 w1>/103 end:0 [40 w~>/101 ] sync ] note [6 mark [40 w#>/100 ] begin:1 "
+     "w0>/102 end:0 again:1 w0>/102 end:0 [40 w~>/101 ] sync mark [40 w#>/100 ] begin:1 w0>/102 "
+     "end:0 again:1 w0>/102 end:0 begin:2 w1>/103 end:0 again:2 w1>/103 end:0 [40 w~>/101 ] sync ] "
+     "+drifts=6 mode=1"},
     /* A program that changes for good is learnt again, when it went the new way twice. */
     {"another_order_is_learnt",
      "{limit:34} " SETUP("6", "2", "4") "[6 " TRAIN("6", "2", "1") "] note [10 mark " ODD(

@@ -519,8 +519,9 @@ class Session:
                 error = raised
 
         run.is_told = True
-        # By them torch knows whose random numbers it sets back. They are empty ones, since torch
-        # saves them, and looks whether somebody has changed them: blocks.py does that, and says more.
+        # torch sets back the random numbers of the devices of these tensors. They are empty: torch
+        # would save the block's own, and raise an error where somebody changes them. That of
+        # blocks.py says more.
         of_devices = {tensor.device: tensor for tensor in tensors}
         of_devices = [tensor.new_empty(0) for tensor in of_devices.values()]
         with self._inside():
