@@ -10703,7 +10703,7 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_KEEP_WAYS 4u     /* in so many ways; the one that is taken is planned again later */
 #define GMLO_KEEP_CHANGES 8u  /* how often a session changes what is kept */
 #define GMLO_PROPOSAL_WORK 4u /* steps of planning for each step of an iteration that is made up */
-#define GMLO_KEEP_ALIKE 4u    /* iterations in a row that were alike, before it decides */
+#define GMLO_KEEP_ALIKE 2u    /* iterations in a row that were alike, before it decides */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
 typedef struct gmlo_stream { /* a stream */
@@ -12665,6 +12665,7 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
   const gmlo_recording *l = gmlo_session_known(s);
   gmlo_kept *kept = &s->kept;
   gmlo_sims *p = &s->sims;
+  if (!is_review) s->span_ns = 0; /* it is of another schedule */
   if (!s->has_schedule || !s->is_marked || s->alike_count <= GMLO_KEEP_ALIKE ||
       l->region_count == 0 || s->desc.limit_bytes == 0) {
     return;
@@ -12914,7 +12915,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   int is_larger = known != NULL && !s->is_more_vain && s->more > known->named_count / GMLO_GROWTH;
   int is_regrouped = s->region + 1 - s->first_region != s->stats.region_count &&
                      s->regroup_count++ < GMLO_REGROUPS; /* it is another program */
-  int is_covered;
+  int is_covered, is_same = !s->is_drifted && s->count == s->last_count;
   size_t i;
   s->is_ranked = 0;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
@@ -12964,6 +12965,9 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   s->stats.iteration_count++;
   gmlo_session_count_regions(s);
   gmlo_session_plan(s, 1);
+  if (is_same && s->alike_count == GMLO_KEEP_ALIKE + 1 && s->is_timed && s->making.l == NULL &&
+      s->sims.ns == NULL)
+    gmlo_session_consider(s, 0); /* no schedule is due, and no review may come: sizes differ */
 }
 
 static uint64_t gmlo_session_print(const gmlake_offload_step *step) {

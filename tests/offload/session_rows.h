@@ -409,6 +409,10 @@ static const row session_rows[] = {
     {"regions_whose_second_steps_leave_something",
      "{told limit:190} " WEIGHTS_8
      "[15 " CASTS_8("[8 -c#? ] ", "4", "c~", "201", "", "", "") "] kept=0"},
+    /* Also where no iteration can be timed again, as each is smaller than the one that is known. */
+    {"regions_of_smaller_iterations",
+     "{told limit:180} " WEIGHTS_8 "[3 " REGIONS_8 "s=1 >s/209 -s ] [7 " REGIONS_8 ">/209 ] kept=8 "
+     "drifts<=1"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
        became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
