@@ -4,6 +4,7 @@
     python3 bench/real/run.py --out real.json                     every program, in three ways
     python3 bench/real/run.py --out real.json trainer_lora --ways native offload:9 --steps 20
     python3 bench/torch/report.py real.json                       tables of what was written
+    python3 bench/real/pairs.py --out pairs.json trainer_lora     step by step with two allocators
 
 They need the libraries that they show: transformers, peft, accelerate, gpytorch, timm, lightning,
 torch_geometric. A program whose library is missing says so, and the others run.
@@ -73,8 +74,9 @@ def lake_driver_ns():
     return gmlake_torch.stats()["driver_ns"]
 
 
-def work(program, way, steps):
-    """One run. Returns what was measured."""
+def work(program, way, steps, turn=None):
+    """One run. Returns what was measured. Of several runs that take turns, each waits for its turn
+    before a step."""
     import torch
 
     module, options = PROGRAMS[program]
@@ -89,6 +91,8 @@ def work(program, way, steps):
             stats = session.stats()
             return {name: stats[name] for name in COUNTED} | {"driver_ns": lake_driver_ns()}
 
+        if turn:
+            turn.wait()
         before, start = count(), time.perf_counter()
 
         def end_step(loss):
@@ -98,6 +102,10 @@ def work(program, way, steps):
             losses.append(loss)
             after = count()
             moved.append({name: after[name] - before[name] for name in after})
+            if turn:
+                turn.tell(seconds[-1])
+            if turn and len(seconds) < steps:
+                turn.wait()
             before, start = after, time.perf_counter()
 
         importlib.import_module(module).main(steps, end_step, **options)
@@ -110,12 +118,14 @@ def work(program, way, steps):
             found["lake"] = gmlake_torch.stats()
         if session:
             found.update(session=session.stats(), moved=moved)
+        if turn:
+            turn.end(found)
         print(json.dumps(found), flush=True)
         os._exit(0)  # tensors that are away would all come back
 
 
-def run(program, way, steps, seconds):
-    """A process that works. Returns its answer, or why there is none."""
+def environment_of(way):
+    """What a process of that way is given."""
     environment = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     for name in list(environment):
         if name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF") or name.startswith("GMLAKE_"):
@@ -124,10 +134,15 @@ def run(program, way, steps, seconds):
         environment["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[way]
     if way == "lake-wait":
         environment["GMLAKE_TORCH_CROSS_STREAM"] = "wait"
+    return environment
+
+
+def run(program, way, steps, seconds):
+    """A process that works. Returns its answer, or why there is none."""
     arguments = [sys.executable, os.path.abspath(__file__), "--work", way, "--steps", str(steps)]
     try:
         done = subprocess.run(
-            [*arguments, program], env=environment, timeout=seconds, text=True,
+            [*arguments, program], env=environment_of(way), timeout=seconds, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
     except subprocess.TimeoutExpired:

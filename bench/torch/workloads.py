@@ -186,7 +186,8 @@ def train(job, record):
     copied = Copied(model) if "copied" in how else None
     model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5)
-    steps = shapes(batch, sequence, iterations, "dyn" in how, job.get("batch"))
+    count = job.get("count", iterations)
+    steps = shapes(batch, sequence, count, "dyn" in how, job.get("batch"))
     for rows, length in list(steps)[slice(*job.get("steps", [None]))]:
         with record(rows * length):
             x = torch.randint(0, vocabulary, (rows, length), device="cuda")
@@ -227,7 +228,7 @@ def serve(job, record):
 
 def own_shapes(job):
     batch, size, iterations = OWN[job["workload"]]
-    steps = shapes(batch, size, iterations, True, job.get("batch"))
+    steps = shapes(batch, size, job.get("count", iterations), True, job.get("batch"))
     return list(steps)[slice(*job.get("steps", [None]))]
 
 
@@ -379,6 +380,7 @@ class Record:
     def __init__(self):
         self.seconds, self.units, self.values = [], [], []
         self.mark = None  # is told of each step
+        self.turn = None  # waits before each step, and is told how long it took
         self.begun = None  # when the first one began
 
     def value(self, value):
@@ -387,6 +389,8 @@ class Record:
     @contextlib.contextmanager
     def __call__(self, units):
         torch.cuda.synchronize()
+        if self.turn:
+            self.turn.wait()
         if self.mark:
             self.mark(f"step {len(self.seconds)}")
         start = time.perf_counter()
@@ -395,6 +399,8 @@ class Record:
         torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - start)
         self.units.append(units)
+        if self.turn:
+            self.turn.tell(self.seconds[-1])
 
 
 def use_allocator(job, record):
@@ -445,12 +451,13 @@ def program_of(workload):
     return own.get(workload) or (serve if workload in SERVING else train)
 
 
-def run(job):
+def run(job, turn=None):
     """What happened, as a dict for JSON. Meant for a process of its own."""
     result = {**job, "error": None}
     for name in ("rendezvous", "rank", "record", "profile", "calls"):
         result.pop(name, None)
     record, start = Record(), time.perf_counter()
+    record.turn = turn
     try:
         use_allocator(job, record)
         torch.cuda.set_device(job["rank"])
