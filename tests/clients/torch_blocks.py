@@ -716,23 +716,31 @@ def check_gradients(session, paths):
 
 
 def check_rule(session, paths):
-    """Blocks are looked for when moving tensors alone makes an iteration a tenth longer."""
-    for added, recomputes, wanted in ((11, "auto", 6), (10, "auto", 0), (99, "never", 0)):
+    """Blocks are looked for when moving tensors alone makes an iteration a tenth longer; before
+    there is a plan, when a sixteenth of the limit has left."""
+    told = {
+        (11, "auto"): 6, (10, "auto"): 0, (99, "never"): 0,
+        ((1 << 26) + 1, "auto"): 6, (1 << 26, "auto"): 0,
+    }
+    for (figure, recomputes), wanted in told.items():
+        stats = {"plan_added_ns": figure, "step_ns": 100, "plan_count": 1, "out_bytes": 1 << 30}
+        if figure >= 1 << 26:
+            stats.update(plan_added_ns=0, plan_count=0, out_bytes=figure)
         own = session.Session(
             session.Calls(*paths), torch.device("cpu"), 1 << 30, recomputes=recomputes
         )
         with own:
             model = Model()
             if own._blocks is not None:
-                own.stats = lambda: {"plan_added_ns": added, "step_ns": 100}
+                own.stats = lambda: stats
             losses(model, own.mark, steps=1)
             found = sum("forward" in vars(layer) for layer in model.layers)
-            assert found == wanted, (added, recomputes, found)
+            assert found == wanted, (figure, recomputes, found)
     del model
     gc.collect()
     tries = []
     with session.Session(session.Calls(*paths), torch.device("cpu"), 1 << 30) as own:
-        own.stats = lambda: tries.append(1) or {"plan_added_ns": 99, "step_ns": 100}
+        own.stats = lambda: tries.append(1) or {**stats, "out_bytes": 1 << 30}
         losses(Model(count=2), own.mark, steps=5)
         assert len(tries) == 3, tries  # what has no blocks is not searched for ever
     try:

@@ -25,9 +25,10 @@ it was not given. Run the program once with is_checked=True: then what is away h
 stray access is an error.
 
 Where moving tensors alone would make an iteration more than a tenth longer, by the plan, the blocks
-that a model repeats are executed twice, as far as that pays: blocks.py says which may be. After
-some iterations the session decides for each block: what it makes is kept, and may leave for the
-host, or is made again. recomputes="always" has blocks executed twice from the first iteration on
+that a model repeats are executed twice, as far as that pays: blocks.py says which may be. So they
+are before there is a plan, if more than a sixteenth of the limit has left by then: the program
+waits for each tensor. After some iterations the session decides for each block: what it makes is
+kept, and may leave for the host, or is made again. recomputes="always" has blocks executed twice from the first iteration on
 until then, so that the largest batches fit; "never" has none.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
@@ -56,7 +57,8 @@ from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
-ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice
+ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
+LEFT_PART = 16  # and of the limit that may leave before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
     "torch.serialization",
@@ -162,9 +164,15 @@ class Session:
         self.mark_count += 1
         self._phases.mark(self._steps_begun())
         if self._blocks is not None and self._blocks.may_find():
-            stats = self.stats() if self._recomputes == "auto" else None
-            if not stats or stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]:
+            if self._recomputes == "always" or self._is_held_up(self.stats()):
                 self._blocks.wrap()
+
+    def _is_held_up(self, stats):
+        """Whether moving tensors alone takes too long: by the plan, or before there is one by what
+        had to leave, for which the program waited."""
+        if stats["plan_count"]:
+            return stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]
+        return stats["out_bytes"] * LEFT_PART > self._open[0]
 
     def explain(self, picture=None):
         """Returns a page of text: the limit and what is needed, what stays, leaves and is
