@@ -90,8 +90,7 @@ HOW AN ALLOCATION IS SERVED
   4. The lake asks what other streams have completed, then tries 1 to 3 again. After 32 windows in a
      row that no growth interrupted, a request of a chunk or more asks before step 1, too.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
-  6. With GMLAKE_WAIT_FIRST step 10 is done here; with GMLAKE_WAIT_IF_SOON too, but only for memory
-     whose work completes soon.
+  6. With GMLAKE_WAIT_FIRST step 10 is done here.
   7. S4: chunks are created for one contiguous range, if step 8 would need at most one chunk less.
   8. S4: chunks are created for what a window lacks, and the window is stitched.
   9. The limits or the driver refuse new chunks. If memory is set aside for small blocks, it is so
@@ -124,8 +123,7 @@ STREAMS
     GMLAKE_WAIT_FIRST. Of what it holds .960 to .997 is used in recordings of six programs, where
     GMLAKE_GROW_FIRST has .694 to .996 (bench/RESULTS.md); in the one that waits most its streams
     stand still for 1.4 of 11 s, if nothing else makes them wait. GMLAKE_GROW_FIRST, the default,
-    where a stream may not wait for another as long as there is memory. GMLAKE_WAIT_IF_SOON is
-    between them.
+    where a stream may not wait for another as long as there is memory.
   - Waits on the device are queued where desc.cross_stream allows them, and where memory is short.
     Within a process they make no cycle. Each waits for an event that the host recorded earlier, so
     for work that it queued earlier, and never for work that is queued later. Two processes can wait
@@ -647,10 +645,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
 
 typedef enum gmlake_cross_stream {
   GMLAKE_GROW_FIRST = 0, /* create memory before making one stream wait for another */
-  GMLAKE_WAIT_FIRST,     /* wait on the device for another stream's memory before creating more */
-  GMLAKE_WAIT_IF_SOON /* the same, but only for memory whose work is expected (from measured times)
-                         to complete before new work of the asking stream would begin, or within .2
-                         ms; else create more */
+  GMLAKE_WAIT_FIRST      /* wait on the device for another stream's memory before creating more */
 } gmlake_cross_stream;
 
 typedef enum gmlake_stream_kind {
@@ -1126,10 +1121,9 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    policy. If the lake has no free range that fits, it asks the driver what has completed, and how
    much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
    a forecast: it may be wrong for a lake that is very short of memory, and while exported or
-   imported memory that was freed is pending; with GMLAKE_WAIT_IF_SOON the allocation may wait for
-   what has become soon by then. A host wait that it foretells while a stream is being captured may
-   not be enough: what is freed on that stream joins what was freed there before, and such memory
-   can be waited for only after the capture.
+   imported memory that was freed is pending. A host wait that it foretells while a stream is being
+   captured may not be enough: what is freed on that stream joins what was freed there before, and
+   such memory can be waited for only after the capture.
    Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
@@ -2508,7 +2502,6 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
    [F8] Under that flag, only a call that names a stream records on it, as only that call says that
         the stream is still there. The legacy stream is always there.
-   [F9] Times are by the backend's clock, and 0 in a lake that is not timed.
 
    Event calls do not block and take about 0.3 us, so they are made with state_lock held. Finding a
    stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
@@ -2529,7 +2522,6 @@ enum {                 /* gmlk_stream.is_dirty */
 typedef struct gmlk_fence {
   void *event;
   uint64_t epoch;  /* this epoch, and all before, are complete when the event is */
-  uint64_t at_ns;  /* [F9] when it was recorded */
   uint64_t serial; /* record_count then; of the oldest one that it stands for */
 } gmlk_fence;
 
@@ -2564,7 +2556,6 @@ typedef struct gmlk_stream {
   uint32_t uses;     /* [F7] */
   unsigned kind;     /* GMLAKE_STREAM_*, but not the last one */
   uint8_t stays;     /* it was marked GMLAKE_STREAM_STAYS */
-  uint64_t lag_ns;   /* [F9] from a fence's record until it was seen complete; 0: not measured */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -2575,7 +2566,6 @@ typedef struct gmlk_streams {
   size_t live_count;     /* streams neither forgotten nor captures */
   size_t used_count;     /* the same, and forgotten ones until their work is complete */
   int may_end;       /* 1: GMLAKE_STREAMS_MAY_END; a stream is gone if its value has another id */
-  int is_timed;      /* [F9] 1: desc.cross_stream needs times */
   unsigned has_none; /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, */
   unsigned last;            /* and its number; 0: none */
@@ -2612,12 +2602,9 @@ typedef struct gmlk_requester {
   unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
   gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
                            HOST: what would be free once the host has waited is asked for, too */
-  uint64_t now_ns, soon_ns; /* [DEVICE] it waits for no later time, as expected now; 0: for any */
 } gmlk_requester;
 
-/* Whether the work that a tag stands for is complete, or the requester may wait for it. Where it
-   waits on the device for no later time than soon_ns, that is by what was measured, if anything
-   was. */
+/* Whether the work that a tag stands for is complete, or the requester may wait for it. */
 static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester, unsigned stream,
                           uint64_t epoch) {
   const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
@@ -2630,9 +2617,6 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
   fence = gmlk_stream_covering(s, epoch);
   if (!is_host && streams->items[requester.stream]->kind == GMLAKE_STREAM_URGENT &&
       s->kind != GMLAKE_STREAM_URGENT)
-    return 0;
-  if (!is_host && requester.soon_ns &&
-      !(s->lag_ns && (fence ? fence->at_ns : requester.now_ns) + s->lag_ns <= requester.soon_ns))
     return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
       (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
@@ -4753,7 +4737,6 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   r->desc = desc;
   r->requester.stream = r->stream = r->grains = 0;
   r->requester.may_wait = GMLAKE_NO_WAIT;
-  r->requester.now_ns = r->requester.soon_ns = 0;
   r->may_stitch = r->is_capture = 0;
   r->bytes = desc->bytes;
   r->align = 1;
@@ -6162,16 +6145,12 @@ static int gmlk_stream_has_work(const gmlk_stream *s) {
   return s->is_used && !s->is_capture && (s->fence_count || s->is_dirty);
 }
 
-#define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
-
 /* Asks for the stream's fences and takes off those that are complete; an error counts as no. As
    they complete in order, it asks in steps: they double up to the first that is not complete, then
-   they halve. Notes how long the newest complete one took, at most: nobody looked in between. */
+   they halve. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   unsigned done = 0, end = s->fence_count, step = 1; /* complete: below done, none from end on */
-  gmlk_fence last;
-  uint64_t now;
   while (done < end && !gmlk_is_fatal(batch->result)) {
     const unsigned place = step < end - done ? done + step - 1 : end - 1;
     int is_done = 0;
@@ -6183,12 +6162,7 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned 
       end = place;
     step = end == s->fence_count ? 2 * step : (end - done + 1) / 2;
   }
-  if (!done) return;
-  last = s->fences[done - 1];
-  gmlk_stream_complete(streams, s, last.epoch);
-  now = streams->is_timed ? gmlk_batch_clock(batch) : 0;
-  if (last.at_ns && now >= last.at_ns + GMLK_IDLE_NS)
-    s->lag_ns = s->lag_ns ? (s->lag_ns + (now - last.at_ns)) / 2 : now - last.at_ns;
+  if (done) gmlk_stream_complete(streams, s, s->fences[done - 1].epoch);
 }
 
 /* Makes room where all fences are in use: gives up every second one. The fence behind it covers its
@@ -6239,7 +6213,6 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
   }
   fence.event = event;
   fence.epoch = s->epoch++;
-  fence.at_ns = streams->is_timed ? gmlk_batch_clock(batch) : 0;
   fence.serial = ++streams->record_count;
   s->fences[s->fence_count++] = fence;
   s->freed_bytes = 0;
@@ -7337,7 +7310,6 @@ static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_
   gmlk_requester requester;
   requester.stream = stream;
   requester.may_wait = may_wait;
-  requester.now_ns = requester.soon_ns = 0;
   return requester;
 }
 
@@ -8236,19 +8208,9 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
   return requester;
 }
 
-#define GMLK_SOON_NS 200000u /* so long a wait costs less than creating a block's memory */
-
-/* The same before the lake grows: as far as desc.cross_stream allows it. New work of the stream
-   begins behind what is queued on it, which takes as long as its last fences took. */
+/* The same before the lake grows: as far as desc.cross_stream allows it. */
 static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
-  const gmlake_backend *b = l->driver.backend;
-  gmlk_requester requester =
-      l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
-  if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
-  requester.now_ns = b->clock_ns(b->user);
-  requester.soon_ns =
-      requester.now_ns + gmlk_max(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns);
-  return requester;
+  return l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
 }
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
@@ -13995,10 +13957,10 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
   if (d->handle_types & ~handle_types)
     return gmlk_refuse_desc(why, wrong, "handle_types is 0x%x: use only bits of 0x%x",
                             d->handle_types, handle_types);
-  if ((unsigned)d->cross_stream > GMLAKE_WAIT_IF_SOON)
+  if ((unsigned)d->cross_stream > GMLAKE_WAIT_FIRST)
     return gmlk_refuse_desc(why, wrong,
-                            "cross_stream is %d: set it to GMLAKE_GROW_FIRST (0), "
-                            "GMLAKE_WAIT_FIRST (1) or GMLAKE_WAIT_IF_SOON (2)",
+                            "cross_stream is %d: set it to GMLAKE_GROW_FIRST (0) or "
+                            "GMLAKE_WAIT_FIRST (1)",
                             (int)d->cross_stream);
   if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
     return gmlk_refuse_desc(
@@ -14175,7 +14137,6 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
         &l->error, GMLAKE_ERROR_UNSUPPORTED,
         "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
         "12 has); leave it out, and forget streams before they end");
-  l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
   l->log.messages =
       (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if (!l->log.messages || !gmlk_index_reserve(&l->index, &l->host) ||

@@ -1305,8 +1305,8 @@ typedef struct gmlake_offload_lake {
                          not wait for neighbours that are still copied. */
 } gmlake_offload_lake;
 
-/* Fills in the table. *lake outlives it. Create the lake with GMLAKE_WAIT_FIRST or _WAIT_IF_SOON:
-   else it takes new memory before it makes a stream wait for what another one gave up.
+/* Fills in the table. *lake outlives it. Create the lake with GMLAKE_WAIT_FIRST: else it takes new
+   memory before it makes a stream wait for what another one gave up.
    Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memory *out_memory);
@@ -12807,6 +12807,13 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   if (s->making.l != NULL) gmlo_session_make(s);
 }
 
+/* Where iterations are alike, no schedule is due, and a review may never come, as sizes differ. */
+static void gmlo_session_consider_early(gmlake_offload_session *s) {
+  if (s->alike_count == GMLO_KEEP_ALIKE + 1 && s->is_timed && s->making.l == NULL &&
+      s->sims.ns == NULL)
+    gmlo_session_consider(s, 0);
+}
+
 /* Whether the slots of two recordings have the same numbers: sizes may differ. */
 static int gmlo_recording_is_alike(const gmlo_recording *a, const gmlo_recording *b) {
   size_t i;
@@ -12965,9 +12972,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   s->stats.iteration_count++;
   gmlo_session_count_regions(s);
   gmlo_session_plan(s, 1);
-  if (is_same && s->alike_count == GMLO_KEEP_ALIKE + 1 && s->is_timed && s->making.l == NULL &&
-      s->sims.ns == NULL)
-    gmlo_session_consider(s, 0); /* no schedule is due, and no review may come: sizes differ */
+  if (is_same) gmlo_session_consider_early(s);
 }
 
 static uint64_t gmlo_session_print(const gmlake_offload_step *step) {

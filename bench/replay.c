@@ -813,7 +813,6 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
 
 /* As --cross-stream calls it. */
 static const char *order_name(gmlake_cross_stream order) {
-  if (order == GMLAKE_WAIT_IF_SOON) return "soon";
   return order == GMLAKE_WAIT_FIRST ? "wait" : "grow";
 }
 
@@ -1296,8 +1295,7 @@ static void print_help(const option_reader *reader, const policy_plugin *policy)
 
 /* Computes the settings from the options. */
 static void settle(const option_reader *reader, options *o) {
-  static const gmlake_cross_stream orders[] = {GMLAKE_WAIT_FIRST, GMLAKE_GROW_FIRST,
-                                               GMLAKE_WAIT_IF_SOON};
+  static const gmlake_cross_stream orders[] = {GMLAKE_WAIT_FIRST, GMLAKE_GROW_FIRST};
   static const char *const lag_takes = "a whole number of microseconds, or never";
   uint64_t us = 0;
   int never = o->lag && !strcmp(o->lag, "never");
@@ -1399,10 +1397,9 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "work that uses a block completes N microseconds after its free, by\n"
        "the trace's clock, or never (default: as the trace tells, else 0). It\n"
        "matters only for traces with several streams"},
-      {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow|soon",
+      {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow",
        "when the lake takes memory that another stream may still use: before\n"
-       "it grows (wait, the default here), after growth has failed (grow), or\n"
-       "before it grows if that work is about to complete (soon)"},
+       "it grows (wait, the default here), or after growth has failed (grow)"},
       {"streams-stay", OPTION_FLAG, &o->settings.streams_stay, 0, 0, NULL,
        "no stream ends, although a recording says that they may: as if each\n"
        "were marked GMLAKE_STREAM_STAYS, as those of gmlake_torch are"},

@@ -268,9 +268,7 @@ static void play(const options *o, const order *with) {
 int main(int argc, char **argv) {
   static const order orders[] = {{"growing first", GMLAKE_GROW_FIRST, 0},
                                  {"waiting first", GMLAKE_WAIT_FIRST, 0},
-                                 {"  marked", GMLAKE_WAIT_FIRST, 1},
-                                 {"waiting if soon", GMLAKE_WAIT_IF_SOON, 0},
-                                 {"  marked", GMLAKE_WAIT_IF_SOON, 1}};
+                                 {"  marked", GMLAKE_WAIT_FIRST, 1}};
   options o = {32, 20, 96, 64, 20, 2, 1, .6, .7, 0};
   const option_row rows[] = {
       {"layers", OPTION_COUNT, &o.layers, 2, LAYERS_MAX, "N", "layers of the model (default 32)"},

@@ -1,7 +1,7 @@
 """Says what the driver calls of lakes took in whole programs, from what run.py wrote.
 
     python3 bench/torch/run.py --out streams.json --streams --calls calls \\
-        --allocators native,gmlake,gmlake-wait,gmlake-soon
+        --allocators native,gmlake,gmlake-wait
     python3 bench/torch/calls.py streams.json calls
 
 A row is a workload with a lake, all its runs together: driver milliseconds of a step after the

@@ -9,7 +9,7 @@
     python3 bench/torch/run.py --out limit.json --largest          largest batches under 40 GB
 
 An allocator whose name ends in -record is the lake, which records into the folder that --record
-names; gmlake-wait and -soon have that order of gmlake_cross_stream, gmlake-profile the profile of
+names; gmlake-wait has that order of gmlake_cross_stream, gmlake-profile the profile of
 an earlier run of three steps. pluggable is the lake by examples/torch_pool. --calls FOLDER writes
 what the driver calls of each lake took, by kind and step, for calls.py. --steps N runs the first N
 steps; what came before them took `before_seconds`. Each allocator has a process that has imported
@@ -40,7 +40,6 @@ ENVIRONMENT = {
     "gmlake-wait": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
     "gmlake-record": {},
     "gmlake-wait-record": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
-    "gmlake-soon": {"GMLAKE_TORCH_CROSS_STREAM": "soon"},
     "gmlake-profile": {},
     "gmlake-32m": {"GMLAKE_TORCH_CHUNK_BYTES": "33554432"},
     "gmlake-64m-wait": {

@@ -6,7 +6,7 @@
      GMLAKE_TORCH_LIMIT_BYTES        the most physical memory that a lake may hold
      GMLAKE_TORCH_DRIVER_FREE_BYTES  memory of the device that it leaves to others
      GMLAKE_TORCH_CHUNK_BYTES        size of a physical chunk
-     GMLAKE_TORCH_CROSS_STREAM       grow (the default), wait or soon: see gmlake_cross_stream
+     GMLAKE_TORCH_CROSS_STREAM       grow (the default) or wait: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may access the memory, for example 0,1
      GMLAKE_TORCH_LEDGER             NAME: gmlake_torch only, on Linux. The lake shares its device
                                      with those of other processes that name the same file NAME.0
@@ -82,9 +82,7 @@ static int read_number(const char *name, size_t *out) {
 static int read_cross_stream(const char *name, gmlake_cross_stream *out) {
   const char *const text = getenv(name);
   if (!text || !*text) return 1;
-  *out = !strcmp(text, "wait")   ? GMLAKE_WAIT_FIRST
-         : !strcmp(text, "soon") ? GMLAKE_WAIT_IF_SOON
-                                 : GMLAKE_GROW_FIRST;
+  *out = !strcmp(text, "wait") ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
   return *out != GMLAKE_GROW_FIRST || !strcmp(text, "grow");
 }
 
@@ -128,7 +126,7 @@ static const char *taken_by(const char *name) {
   if (strstr(name, "BYTES")) return "a number of bytes";
   if (strstr(name, "SHARE")) return "a number up to 1000000";
   if (strstr(name, "PEERS")) return "numbers of devices, for example 0,1";
-  return "grow, wait or soon";
+  return "grow or wait";
 }
 
 /* ---- Recordings ----------------------------------------------------------------------------- */

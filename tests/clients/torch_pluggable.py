@@ -499,12 +499,11 @@ def streams_and_errors(rows):
 def variables(rows):
     rows.run(wait, "CROSS_STREAM=wait")
     rows.run(grow, "CROSS_STREAM=grow")
-    rows.run(grow, "CROSS_STREAM=soon")  # not measured
     rows.run(grow, "LIMIT_BYTES= CROSS_STREAM= PEERS=")
     rows.run(devices, "FAKE_CUDA_DEVICES=3 PEERS=0,1", None)
     rows.run(limit, "LIMIT_BYTES=8388608 CHUNK_BYTES=4194304", None)
     for pair in ("LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 "
-                 "DRIVER_FREE_BYTES=1.5 CROSS_STREAM=yes PEERS=0, PEERS=0,x PEERS=64 PEERS=-1 "
+                 "DRIVER_FREE_BYTES=1.5 CROSS_STREAM=soon PEERS=0, PEERS=0,x PEERS=64 PEERS=-1 "
                  "RECORD_SHARE=x RECORD_SHARE=1000001").split():
         said = "GMLAKE_TORCH_{} cannot be read: {}".format(*pair.split("="))
         rows.run(refused, pair, said)

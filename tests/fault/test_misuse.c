@@ -883,8 +883,7 @@ static int *peers_with(int at, int value) {
   X(single_threaded, GMLAKE_OK, desc.flags = GMLAKE_SINGLE_THREADED)                               \
   X(all_known_flags, GMLAKE_OK, desc.flags = 7)                                                    \
   X(wait_first, GMLAKE_OK, desc.cross_stream = GMLAKE_WAIT_FIRST)                                  \
-  X(wait_if_soon, GMLAKE_OK, desc.cross_stream = GMLAKE_WAIT_IF_SOON)                              \
-  X(cross_stream_3, INVALID, desc.cross_stream = (gmlake_cross_stream)3)                           \
+  X(cross_stream_2, INVALID, desc.cross_stream = (gmlake_cross_stream)2)                           \
   X(cross_stream_less_1, INVALID, desc.cross_stream = (gmlake_cross_stream)-1)                     \
   X(chunk_1, INVALID, desc.chunk_bytes = 1)                                                        \
   X(chunk_less_1, INVALID, desc.chunk_bytes = C - 1)                                               \

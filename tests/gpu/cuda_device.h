@@ -61,7 +61,6 @@ static const struct absence {
   const char *word, *other;
 } absent[] = {
     {" t:", ""},
-    {"wait-soon", ""},
     {" gA:", ""},       /* a clock that may be set */
     {"fill", ""},       /* memory that the host fills */
     {"addresses=", ""}, /* figures of the mock, and its number of errors */

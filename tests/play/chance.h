@@ -374,10 +374,7 @@ static void draw_options(size_t *o) {
   memset(o, 0, OPT_COUNT * sizeof(*o));
   chunk = o[OPT_CHUNK] = UNIT << (chance(15) ? 4 + below(2) : below(4));
   cap = o[OPT_CAP] = chunk * (8 + below(chooser.mood->chunks));
-  if (chance(30))
-    o[OPT_WAIT_FIRST] = 1;
-  else
-    o[OPT_WAIT_SOON] = (size_t)chance(30);
+  o[OPT_WAIT_FIRST] = (size_t)chance(45);
   o[OPT_SINGLE] = (size_t)chance(40);
   o[OPT_GUARD] = (size_t)chance(20);
   o[OPT_FILL] = (size_t)chance(15);

@@ -119,8 +119,6 @@ static const struct row {
     {"borrow-first", ".1po", "b", "{wait-first} +p=512b@B +a=7@A hA | -a@A +b=5@B"},
     {"borrow-pieces", ".wgpl", "b3Z", "{cap:8} " HOLES8_ON_A "| +x=3@B"},
     {"borrow-window", ".wgp", "b1R", "{cap:8} " HOLES8_ON_A "+x=3@A -x@A | +y=3@B"},
-    {"borrow-soon", ".gp", "bZ",
-     "{wait-soon} " LAY8_ON_A "hA -ac@A +k=1@B eA +i=2@B hA -eg@A | +x=2@B +y=6@B"},
     {"borrow-marked", ".gp", "w", "{cap:8 wait-first} " HOLES8_ON_A "mB:1 | +x=3@B"},
     {"borrow-urgent", ".g", "b",
      "{cap:8 wait-first} " HOLES8_ON_A "mB:2 | mA:2 mA:3 +x=3@B mB:0 fA kA vA"},

@@ -53,13 +53,12 @@
       WHICHEVER_ROW(way "_recorded_later", first, of, "B", "C", "C", "rp@A rq@B ", "-p@C -q@C ",  \
                     last)
 
-/* Two streams; one takes 10 ms for its work, of which a trim that keeps all hears; one leaves
-   memory that its work still uses. */
+/* Two streams; a trim that keeps all asks what is complete; one leaves memory that its work still
+   uses. */
 #define TWO_KNOWN "+s=512b@B -s@B +r=512b@A -r@A "
 #define ASK "T:1099511627776 "
 #define LEAVE_1 "+m=1@A hA -m@A "
 #define LEAVE_4 "+x=4@A hA -x@A "
-#define MEASURE_10 LEAVE_1 "t:10000000 eA " ASK
 
 static const row meanwhile_rows[] = {
     /* ---- Plans under way ---- */
@@ -354,32 +353,7 @@ static const row meanwhile_rows[] = {
     {"a_capture_hides_no_device_that_is_lost_later", TOGETHER, SHORT_IN_A_CAPTURE("3")},
     {"a_capture_hides_no_device_that_is_lost_last", TOGETHER, SHORT_IN_A_CAPTURE("5")},
 
-    /* ---- Times that were measured decide who waits ---- */
-
-    {"what_was_never_measured_is_not_waited_for", TOGETHER,
-     "{granule:16 cap:32 wait-soon} " TWO_KNOWN LEAVE_4 "mark +y=4@B waits=0 grown=4"},
-    {"what_takes_long_is_not_waited_for", TOGETHER,
-     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
-     "t:15000000 mark +y=4@B waits=0 grown=4"},
-    {"what_is_about_to_complete_is_waited_for", TOGETHER,
-     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
-     "t:19900000 mark +y=4@B waits=1 grown=0"},
-    /* Its new work would begin no sooner anyway. It was idle before: half counts. */
-    {"a_stream_that_is_behind_waits", TOGETHER,
-     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10
-     "+m=1@B hB -m@B t:50000000 eB " ASK LEAVE_4 "mark +y=4@B waits=1 grown=0"},
-    /* 6 ms are left of 10 and 2. The second block has what B has, and A's. */
-    {"new_measures_count_half", TOGETHER,
-     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10
-     "+m=1@A hA -m@A t:12000000 eA " ASK LEAVE_4
-     "t:17000000 mark +y=4@B waits=0 grown=4 -y@B t:18100000 mark +z=8@B waits=1 grown=0"},
-    {"a_query_tells_the_same", TOGETHER,
-     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
-     "q=4@B foretold-wait=0 foretold-new=4 t:20000000 q=4@B foretold-wait=1 foretold-new=0"},
-    /* Growth is refused, so it waits as with GMLAKE_GROW_FIRST. */
-    {"a_shortage_is_waited_for_however_long", TOGETHER,
-     "{granule:16 cap:6 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4 "+y=5@B waits=1 host-waits=0"},
-    {"other_orders_read_no_clock_for_events", TOGETHER,
+    {"no_order_reads_the_clock_for_events", TOGETHER,
      "{granule:16 cap:32 wait-first} " TWO_KNOWN "+m=1@A -m@A mark " LEAVE_1 "clock-reads=0 "
      "t:10000000 eA " ASK LEAVE_4 "mark +y=4@B waits=1 grown=0"},
 };

@@ -33,15 +33,14 @@ static int can_foretell(void) {
          !stats().quarantined_bytes;
 }
 
-/* With WAIT_IF_SOON memory may be had soon by the time of the allocation. How borrowers wait, and
-   whether anything grows behind a wait of the host, is not compared. */
+/* How borrowers wait, and whether anything grows behind a wait of the host, is not compared. */
 static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
                      gmlake_stream stream) {
   memset(f, 0, sizeof(*f));
   if (o->one % 2 || !can_foretell()) return;
   f->before = stats();
   f->is_asked = 1;
-  f->is_loose = desc.cross_stream == GMLAKE_WAIT_IF_SOON || o->flags & FLAG_T;
+  f->is_loose = (o->flags & FLAG_T) != 0;
   f->said.result =
       gmlake_query(lake, wanted, stream, &f->said) ? GMLAKE_ERROR_ASLEEP : f->said.result;
   judge(f->before.reserved_bytes == stats().reserved_bytes, "a question has changed memory");

@@ -1672,7 +1672,6 @@ static void describe(const size_t *options) {
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
   if (options[OPT_WAIT_FIRST]) desc.cross_stream = GMLAKE_WAIT_FIRST;
-  if (options[OPT_WAIT_SOON]) desc.cross_stream = GMLAKE_WAIT_IF_SOON;
   if (options[OPT_SINGLE]) desc.flags |= GMLAKE_SINGLE_THREADED;
   if (options[OPT_GUARD]) desc.flags |= GMLAKE_GUARD;
   if (options[OPT_FILL] && w.is_real) desc.flags |= GMLAKE_FILL;

@@ -58,7 +58,7 @@ refuses 'a whole number from 1 to 16' --jobs x 0 17 1.5 '' nan 1x ' 1' -1 184467
 refuses 'a number from 0 to 0.99' --jitter 1 -1 x '' nan 0.5x
 program=replay
 refuses 'a power of two from 2 to 1024' --chunk-mib 1 3 2048 '' x 2.0
-refuses 'wait|grow|soon' --cross-stream '' wai waiter 'wait|grow' both
+refuses 'wait|grow' --cross-stream '' wai waiter 'wait|grow' soon
 refuses FILE --series ''
 refuses 'KEY=VALUE, at most 64 times' --set ''
 program=bench

@@ -183,17 +183,6 @@ ok 'short lag' run 0 --json --stream-lag-us 4000 --cross-stream grow "$dir/strea
 ok 'short lag: reused' prints "\"peak_reserved_bytes\": $one, "
 ok 'long lag' run 0 --json --stream-lag-us 7000 --cross-stream grow "$dir/streams.gmtrace"
 ok 'long lag: grows' prints "\"peak_reserved_bytes\": $two, "
-# Nothing was measured before the request, then an earlier free's work that took 1 ms.
-ok 'soon' run 0 --json --stream-lag-us 7000 --cross-stream soon "$dir/streams.gmtrace"
-ok 'soon: not measured' prints "\"peak_reserved_bytes\": $two, "
-ok 'soon: name' prints '"cross_stream": "soon"'
-{
-  printf 'gmtrace 1\na 9 268435456 5 0\na 8 512 6 0\nf 9 1\na 7 268435456 6 9000\nf 7 1\n'
-  sed '1d; s/^a 1 268435456 5 0/a 1 268435456 5 9000/; s/5000$/500/' "$dir/streams.gmtrace"
-} >"$dir/soon.gmtrace"
-ok 'soon: measured' run 0 --json --stream-lag-us 2000 --cross-stream soon "$dir/soon.gmtrace"
-ok 'soon: measured: waits' prints "\"peak_reserved_bytes\": $one, "
-ok 'soon: measured: one' prints '"stream_waits": 1, '
 ok 'all lags' run 0 "$dir/streams.gmtrace"
 ok 'all lags: rows' [ "$(grep -c '^streams *lake' "$dir/out")" = 8 ]
 ok 'all lags: bfc' [ "$(grep -c '^streams *bfc' "$dir/out")" = 1 ]
@@ -584,7 +573,7 @@ refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched
 refuses 'the policy worst_fit has the settings chunk_mib, not: x=1' --policy $worst_fit --set x=1
 refuses "--allocator takes lake|bfc|native|expandable, not 'torch'" --allocator torch
 refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x'" --stream-lag-us 1x
-refuses "--cross-stream takes wait|grow|soon, not 'both'" --cross-stream both
+refuses "--cross-stream takes wait|grow, not 'both'" --cross-stream both
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '2048'" --chunk-mib 2048
 refuses "--costs takes alone|replayed|busy, not 'dear'" --costs dear
