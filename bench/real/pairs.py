@@ -174,11 +174,10 @@ def interval_of_median(values):
 
 
 def rows(runs):
-    """The table's rows: programs and allocators by the first allocator of the program."""
+    """The table's rows: allocators by the first one of the same program and repeat."""
     base = {}
     for found in runs:
-        base.setdefault(found["workload"], found)
-        first = base[found["workload"]]
+        first = base.setdefault((found["workload"], found["repeat"]), found)
         live, held = found["peak_live_bytes"], found["peak_reserved_bytes"]
         row = [found["workload"], found["allocator"], f"{held / 2**30:.2f} ({live / held:.3f})"]
         if found is first:
