@@ -3,6 +3,7 @@ of a GPU's (torch_session.cpp):
 
     LD_PRELOAD=session.so python3 tests/clients/torch_blocks.py session.so operators.so
 """
+import contextlib
 import copy
 import ctypes
 import gc
@@ -751,6 +752,33 @@ def check_rule(session, paths):
         raise AssertionError("no error")
 
 
+def check_one_thread(session, paths):
+    """A backward pass in which blocks are executed again runs in the thread that calls it."""
+    modes = torch.autograd.grad_mode
+    former, ran = getattr(modes, "set_multithreading_enabled", None), []
+
+    @contextlib.contextmanager
+    def enabled(mode):
+        ran.append(mode)
+        with former(mode) if former else contextlib.nullcontext():
+            yield
+
+    modes.set_multithreading_enabled = enabled
+    try:
+        for recomputes, wanted in (("always", [False] * 2), ("never", [])):
+            ran.clear()
+            with session.Session(
+                session.Calls(*paths), torch.device("cpu"), 1 << 30, recomputes=recomputes
+            ) as own:
+                losses(Model(), own.mark, 2)
+            assert ran == wanted, (recomputes, ran)
+    finally:
+        if former:
+            modes.set_multithreading_enabled = former
+        else:
+            del modes.set_multithreading_enabled
+
+
 def check_memory(session, paths):
     """With blocks executed twice the limit is held, and most of what they make never leaves."""
     library, moved = ctypes.CDLL(paths[0]), {}
@@ -881,6 +909,7 @@ if __name__ == "__main__":
         check_copies,
         check_thread_and_gradients,
         check_rule,
+        check_one_thread,
         check_memory,
         check_checkpoints,
     )

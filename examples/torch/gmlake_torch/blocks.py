@@ -292,6 +292,9 @@ class Blocks:
         self._forwards, self._thread = [], threading.get_ident()
         self._tries = 0
 
+    def are_found(self):
+        return bool(self._forwards)
+
     def may_find(self):
         """Whether none has been found, and it is worth looking."""
         return not self._forwards and self._tries < TRIES_MAX

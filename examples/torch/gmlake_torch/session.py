@@ -419,14 +419,19 @@ class Session:
 
     def _noting_backward(self, former):
         """For explain: which steps are those of a backward pass. Such a pass may be inside another
-        one, also in another thread."""
+        one, also in another thread. Where blocks are executed twice it runs in the thread that
+        calls it: what torch has planned there for an attention of that shape is planned once."""
+        one_thread = getattr(torch.autograd.grad_mode, "set_multithreading_enabled", None)
 
         def backward(*args, **kwargs):
             if not self._backward_depth:
                 self._phases.note("backward", self._steps_begun())
             self._backward_depth += 1
             try:
-                return former(*args, **kwargs)
+                if one_thread is None or self._blocks is None or not self._blocks.are_found():
+                    return former(*args, **kwargs)
+                with one_thread(False):
+                    return former(*args, **kwargs)
             finally:
                 self._backward_depth -= 1
                 if not self._backward_depth:
