@@ -10816,6 +10816,7 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   size_t step_count, peak_bytes; /* [is_settled] 0: such an iteration was not seen yet */
   uint64_t before_ns;            /* what one took in which none was kept, */
   unsigned before_size;          /* and how large it was: session.span_size */
+  uint64_t saved_ns;             /* what operators took less by the plan when that was decided */
 } gmlo_kept;
 
 /* How many regions are kept in each of the iterations that are compared. */
@@ -12659,6 +12660,15 @@ static void gmlo_session_settle(gmlake_offload_session *s) {
   s->kept.peak_bytes = s->schedule.unplanned_bytes;
 }
 
+/* Whether what is kept still pays where sizes have grown: copies hold an iteration up for less than
+   is saved. */
+static int gmlo_session_still_pays(const gmlake_offload_session *s) {
+  const gmlo_kept *kept = &s->kept;
+  return kept->is_kept != NULL && kept->step_count == s->recordings[s->known].step_count &&
+         s->schedule.unplanned_bytes > kept->peak_bytes && s->schedule.added_ns < kept->saved_ns &&
+         s->schedule.planned_bytes <= s->schedule.target_bytes;
+}
+
 /* The known recording was planned: decides which regions are kept, or judges that. `is_review`: it
    was timed under its schedule. */
 static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
@@ -12670,7 +12680,7 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
       l->region_count == 0 || s->desc.limit_bytes == 0) {
     return;
   }
-  if (kept->is_settled && kept->step_count == 0) {
+  if (kept->is_settled && (kept->step_count == 0 || gmlo_session_still_pays(s))) {
     gmlo_session_settle(s);
   } else if (kept->is_settled && (kept->step_count != l->step_count ||
                                   !gmlo_is_near(s->schedule.unplanned_bytes, kept->peak_bytes))) {
@@ -12702,6 +12712,9 @@ static void gmlo_session_decide(gmlake_offload_session *s) {
     s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
     s->kept.before_size = s->span_ns != 0 ? s->span_size : 1024;
   }
+  if (p->best != 0)
+    s->kept.saved_ns =
+        p->found.schedule.step_ns < before_ns ? before_ns - p->found.schedule.step_ns : 0;
   if (p->best != 0 && p->ns[p->best] + before_ns / GMLO_KEEP_GAIN <= before_ns) {
     s->proposal = p->found;
     memset(&p->found, 0, sizeof p->found);

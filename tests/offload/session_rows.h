@@ -422,6 +422,10 @@ static const row session_rows[] = {
     {"smaller_iterations_take_nothing_back",
      "{told limit:180} " WEIGHTS_8 "[9 " REGIONS_8 "] kept=8 {time:200} [6 " REGIONS_OF(
          "8", "3", "6", "", "200", "") REGIONS_OF("8", "2", "4", "", "200", "") "] kept=8"},
+    /* Where sizes grow, what is kept stays as long as copies take less than is saved. */
+    {"larger_iterations_take_nothing_back",
+     "{told limit:180} " WEIGHTS_8 "[12 " REGIONS_8 "] kept=8 note [20 " REGIONS_OF(
+         "8", "5", "10", "", "200", "") "kept=8 ] +drifts=0 outs>0"},
     /* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would
        not fit. */
     {"regions_are_decided_anew",
