@@ -19,7 +19,6 @@ NAMES = {
     "gmlake-wait": "lake, waiting first",
     "gmlake-record": "lake, recorded",
     "gmlake-wait-record": "lake, waiting first, recorded",
-    "gmlake-soon": "lake, waiting if soon",
     "gmlake-profile": "lake, with a profile",
     "gmlake-32m": "lake, chunks of 32 MiB",
     "gmlake-64m-wait": "lake, waiting first, chunks of 64 MiB",
