@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import os
+import re
 import select
 import statistics
 import subprocess
@@ -60,6 +61,10 @@ def work(job):
         run.work(job["program"], job["way"], job["steps"], turn)
     import workloads
 
+    if job["program"] not in workloads.NAMES:
+        names = " ".join([*run.PROGRAMS, *workloads.NAMES])
+        turn.end({"error": f"there is no such program: {names}"})
+        os._exit(0)
     allocator = job["way"].replace("lake", "gmlake")
     given = {"workload": job["program"], "allocator": allocator, "count": job["steps"]}
     more = {name: job[name] for name in ("rank", "ranks", "rendezvous")}
@@ -217,8 +222,15 @@ def main():
     if given.show:
         show([found for name in given.show for found in json.load(open(name))["runs"]])
         return
+    wrong = [way for way in given.ways if not re.fullmatch(run.KNOWN_WAY, way)]
+    if wrong:
+        parser.error(f"there is no way {wrong[0]}: {run.WAYS}")
+    if not given.programs:
+        parser.error("name a program: " + " ".join(run.PROGRAMS) + ", or one of bench/torch")
     if given.steps < WARM + 2:
         parser.error(f"--steps {given.steps}: the first {WARM} are not counted, so at least 6")
+    if given.ranks < 1:
+        parser.error(f"--ranks {given.ranks}: at least 1")
     results = {**run.machine(), "runs": [], "failed": []}
     for program in given.programs:
         try:
