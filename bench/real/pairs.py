@@ -79,7 +79,7 @@ class Rank:
         theirs_in, self.writer = os.pipe()
         self.reader, theirs_out = os.pipe()
         job = {**job, "reader": theirs_in, "writer": theirs_out}
-        self.said = open(os.path.join(tempfile.mkdtemp(), "said"), "w+")
+        self.said = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--work", json.dumps(job)],
             env=run.environment_of(job["way"]), pass_fds=(theirs_in, theirs_out),
@@ -121,13 +121,20 @@ class Way:
     """All ranks of a way."""
 
     def __init__(self, job, ranks):
-        job = {**job, "ranks": ranks, "rendezvous": os.path.join(tempfile.mkdtemp(), "store")}
+        self.folder = tempfile.TemporaryDirectory()
+        store = os.path.join(self.folder.name, "store")
+        job = {**job, "ranks": ranks, "rendezvous": store}
         self.ranks = [Rank({**job, "rank": rank}) for rank in range(ranks)]
         self.seconds = []
 
     def give(self):
         for rank in self.ranks:
             rank.give()
+
+    def close(self):
+        for rank in self.ranks:
+            rank.close()
+        self.folder.cleanup()
 
     def take(self, until):
         """How long the step took."""
@@ -155,8 +162,7 @@ def compare(program, names, steps, ranks, seconds):
         found = [[rank.answer(until) for rank in way.ranks][0] for way in ways]
     finally:
         for way in ways:
-            for rank in way.ranks:
-                rank.close()
+            way.close()
     return [
         {**answer, "error": answer.get("error") or "", "workload": program, "repeat": 0,
          "allocator": name.replace("lake", "gmlake"), "seconds": way.seconds}
