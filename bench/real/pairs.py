@@ -1,5 +1,4 @@
-"""Compares the steps of a program with several allocators while all of them run: each has a process,
-and one process at a time does a step.
+"""Compares steps of a program with several allocators, whose processes take turns on one GPU.
 
     python3 bench/real/pairs.py --out pairs.json trainer_lora gaussian
     python3 bench/real/pairs.py --out streams.json --ways native lake lake-wait --steps 40 \\
@@ -206,17 +205,31 @@ def rows(runs):
 
 
 def show(runs):
-    head = ["program", "allocator", "held GiB (live by held)", "all steps", "mean", "median", "least"]
+    head = ["program", "allocator", "held GiB (live by held)"]
+    head += ["all steps", "mean", "median", "least"]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for row in rows([found for found in runs if not found["error"]]):
         print("| " + " | ".join(row) + " |", flush=True)
 
 
+def read(path):
+    """The runs in a file that --out wrote."""
+    try:
+        with open(path) as file:
+            return json.load(file)["runs"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"pairs.py: {path} is no file that --out wrote: {type(error).__name__}: {error}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM")
-    parser.add_argument("--ways", nargs="+", metavar="WAY", default=["native", "lake"])
-    parser.add_argument("--steps", type=int, default=24)
+    names = " ".join(run.PROGRAMS) + ", and those of bench/torch/run.py"
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=names)
+    parser.add_argument(
+        "--ways", nargs="+", metavar="WAY", default=["native", "lake"],
+        help=f"{run.WAYS}; if none is named, native and lake",
+    )
+    parser.add_argument("--steps", type=int, default=24, help="of each program (24)")
     parser.add_argument("--ranks", type=int, default=1, help="GPUs; programs of bench/torch only")
     parser.add_argument("--seconds", type=int, default=600, help="a program may take so long")
     parser.add_argument("--out", help="a file for all results, as JSON")
@@ -226,30 +239,32 @@ def main():
     if given.work:
         work(json.loads(given.work))
     if given.show:
-        show([found for name in given.show for found in json.load(open(name))["runs"]])
+        show([found for name in given.show for found in read(name)])
         return
     wrong = [way for way in given.ways if not re.fullmatch(run.KNOWN_WAY, way)]
     if wrong:
         parser.error(f"there is no way {wrong[0]}: {run.WAYS}")
     if not given.programs:
-        parser.error("name a program: " + " ".join(run.PROGRAMS) + ", or one of bench/torch")
+        parser.error(f"name a program: {names}")
     if given.steps < WARM + 2:
         parser.error(f"--steps {given.steps}: the first {WARM} are not counted, so at least 6")
     if given.ranks < 1:
         parser.error(f"--ranks {given.ranks}: at least 1")
+    if given.out:
+        run.write(given.out, {})
     results = {**run.machine(), "runs": [], "failed": []}
     for program in given.programs:
         try:
             found = compare(program, given.ways, given.steps, given.ranks, given.seconds)
+            results["runs"] += found
+            show(found)
         except RuntimeError as error:
             results["failed"].append({"workload": program, "error": str(error)})
             print(f"{program}: {error}", flush=True)
-            continue
-        results["runs"] += found
-        show(found)
         if given.out:
-            with open(given.out, "w") as file:
-                json.dump(results, file, indent=1)
+            run.write(given.out, results)
+    if results["failed"]:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

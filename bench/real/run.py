@@ -178,6 +178,14 @@ def machine():
     }
 
 
+def write(path, results):
+    try:
+        with open(path, "w") as file:
+            json.dump(results, file, indent=1)
+    except OSError as error:
+        sys.exit(f"--out {path}: {error.strerror}")
+
+
 def row(program, way, answer):
     if "error" in answer:
         return f"{program:22} {way:12} {answer['error'].splitlines()[-1][:200]}"
@@ -196,8 +204,8 @@ def main():
         "--ways", nargs="+", metavar="WAY", default=["native", "expandable", "lake"],
         help=f"{WAYS}; if none is named, native, expandable and lake",
     )
-    parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=24, help="of each run (24)")
+    parser.add_argument("--repeat", type=int, default=1, help="how often all is run (1)")
     parser.add_argument("--seconds", type=int, default=600, help="a run may take so long")
     parser.add_argument("--out", help="a file for all results, as JSON")
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -210,7 +218,11 @@ def main():
         parser.error(f"there is no way {wrong[0]}: {WAYS}")
     if given.work:
         work(given.programs[0], given.work, given.steps)
+    if given.steps < 1 or given.repeat < 1:
+        parser.error("--steps and --repeat take 1 or more")
     results = {**machine(), "runs": [], "failed": []}
+    if given.out:
+        write(given.out, results)
     for repeat in range(given.repeat):
         for program in given.programs or PROGRAMS:
             for way in given.ways:
@@ -220,8 +232,9 @@ def main():
                 kind = "failed" if "error" in answer else "runs"
                 results[kind].append({**what, "repeat": repeat, "error": "", **answer})
                 if given.out:
-                    with open(given.out, "w") as file:
-                        json.dump(results, file, indent=1)
+                    write(given.out, results)
+    if results["failed"]:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

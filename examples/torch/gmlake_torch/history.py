@@ -18,6 +18,7 @@ import re
 import zlib
 
 MOST = 1 << 60  # bytes of one block: more is a mistake
+TAKEN = "give a snapshot of torch, a log of RMM or a picture of VMA"
 ACTIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")
 REFUSED = ("oom", "allocate failure")
 MAPS = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
@@ -79,7 +80,7 @@ class History:
         self.events = first + self.events
         self.refused = [(at + len(first), *rest) for at, *rest in self.refused]
         if not self.events:
-            raise Refused("it has no allocation")
+            raise Refused(f"it has no allocation; {TAKEN}")
         if first:
             size = size_text(sum(event[2] for event in first))
             self.notes.append(
@@ -123,7 +124,7 @@ def _unpickled(data):
         raise Refused("it needs more memory than there is") from None
     except Exception as error:  # a pickle that is damaged raises anything
         why = " ".join(str(error).split())
-        raise Refused(f"it is no pickle, or a damaged one: {why}") from None
+        raise Refused(f"it is no pickle, or a damaged one: {why}; {TAKEN}") from None
 
 
 def _field(entry, key, kind, where, default=None):

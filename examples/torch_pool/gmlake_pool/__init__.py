@@ -17,14 +17,21 @@ Every tensor of every thread is then a block of the lake. What does not work:
 
 gmlake_torch, built for one torch, has all of these.
 
-Environment variables configure the lakes: see adapter.h.
+Environment variables configure the lakes, as GMLAKE_TORCH_LIMIT_BYTES: examples/torch/adapter.h of
+the sources lists them.
 """
 import ctypes
 import json
 import os
+import sys
 import warnings
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        f"gmlake_pool needs torch 2.3 or later, which {sys.executable} does not have"
+    ) from None
 
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lake.so")
 # void torchCheckFail(const char *function, const char *file, uint32_t line, const char *text)

@@ -5,7 +5,7 @@ import sys
 
 import gmlake_pool
 
-if len(sys.argv) < 2 or (sys.argv[1] == "-m" and len(sys.argv) < 3):
+if len(sys.argv) < 2 or sys.argv[1] == "--help" or sys.argv[1:] == ["-m"]:
     sys.exit(__doc__)
 gmlake_pool.enable()
 if sys.argv[1] == "-m":
