@@ -10817,6 +10817,9 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   uint64_t before_ns;            /* what one took in which none was kept, */
   unsigned before_size;          /* and how large it was: session.span_size */
   uint64_t saved_ns;             /* what operators took less by the plan when that was decided */
+  int is_measured;      /* before_ns is; else it is of a plan, without waits for the host */
+  uint64_t failed_ns;   /* what one took that was no faster than such a plan; 0: none, */
+  unsigned failed_size; /* and how large it was */
 } gmlo_kept;
 
 /* How many regions are kept in each of the iterations that are compared. */
@@ -12661,12 +12664,36 @@ static void gmlo_session_settle(gmlake_offload_session *s) {
 }
 
 /* Whether what is kept still pays where sizes have grown: copies hold an iteration up for less than
-   is saved. */
+   half of what is saved. */
 static int gmlo_session_still_pays(const gmlake_offload_session *s) {
   const gmlo_kept *kept = &s->kept;
   return kept->is_kept != NULL && kept->step_count == s->recordings[s->known].step_count &&
-         s->schedule.unplanned_bytes > kept->peak_bytes && s->schedule.added_ns < kept->saved_ns &&
+         s->schedule.unplanned_bytes > kept->peak_bytes &&
+         s->schedule.added_ns < kept->saved_ns / 2 &&
          s->schedule.planned_bytes <= s->schedule.target_bytes;
+}
+
+/* Takes back what is kept if an iteration takes as long as one without, or as long as the plan says
+   of one without: then it is measured what that takes first. Whether anything may be decided now. */
+static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
+  gmlo_kept *kept = &s->kept;
+  if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size)) {
+    if (kept->is_kept == NULL || kept->is_measured) {
+      gmlo_session_revert(s);
+    } else {
+      kept->is_settled = 0;
+      kept->failed_ns = s->span_ns;
+      kept->failed_size = s->span_size;
+      gmlo_session_keep_none(s);
+      return 0;
+    }
+  }
+  if (!kept->is_settled && kept->failed_ns != 0) {
+    if (s->span_ns == 0) return 0;
+    if (s->span_ns <= kept->failed_ns && gmlo_is_near(s->span_size, kept->failed_size))
+      gmlo_session_settle(s);
+  }
+  return !kept->is_settled;
 }
 
 /* The known recording was planned: decides which regions are kept, or judges that. `is_review`: it
@@ -12681,15 +12708,21 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     return;
   }
   if (kept->is_settled && (kept->step_count == 0 || gmlo_session_still_pays(s))) {
+    if (kept->step_count != 0) { /* what was measured was of a smaller one */
+      kept->before_ns = s->schedule.step_ns + kept->saved_ns;
+      kept->before_size = 1024;
+      kept->is_measured = 0;
+    }
     gmlo_session_settle(s);
   } else if (kept->is_settled && (kept->step_count != l->step_count ||
                                   !gmlo_is_near(s->schedule.unplanned_bytes, kept->peak_bytes))) {
     kept->is_settled = 0; /* the program is another one */
+    kept->failed_ns = 0;
     gmlo_session_keep_none(s);
   }
-  if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size))
-    gmlo_session_revert(s); /* not worth it */
-  if (kept->is_settled || kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL) return;
+  if (!gmlo_session_judge(s, is_review) || kept->changes == GMLO_KEEP_CHANGES ||
+      s->proposal.slot_of != NULL)
+    return;
   kept->limit_bytes = s->desc.limit_bytes;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
@@ -12707,10 +12740,11 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
    for the next one. */
 static void gmlo_session_decide(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
-  uint64_t before_ns = p->ns[0];
+  uint64_t before_ns = p->ns[0] != UINT64_MAX ? p->ns[0] : p->least_ns[0];
   if (p->low != 0 && p->bounds > p->keeping.count) {
     s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
     s->kept.before_size = s->span_ns != 0 ? s->span_size : 1024;
+    s->kept.is_measured = s->span_ns != 0;
   }
   if (p->best != 0)
     s->kept.saved_ns =
@@ -13706,6 +13740,7 @@ gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_b
   }
   if (!gmlo_is_near(limit_bytes, session->kept.limit_bytes)) { /* it is decided anew */
     session->kept.is_settled = 0;
+    session->kept.failed_ns = 0;
     gmlo_session_keep_none(session);
   }
   session->desc.limit_bytes = limit_bytes;

@@ -23,6 +23,7 @@ import math
 import os
 import re
 import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,10 @@ class Turn:
             os._exit(1)  # who gives the turns is gone
 
     def tell(self, seconds):
+        """A step took so long. Waits for the next turn, also for one behind the last step: what a
+        program's end costs is nobody's step."""
         print(seconds, file=self.writer, flush=True)
+        self.wait()
 
     def end(self, found):
         print(json.dumps(found), file=self.writer, flush=True)
@@ -82,7 +86,7 @@ class Rank:
         self.process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--work", json.dumps(job)],
             env=run.environment_of(job["way"]), pass_fds=(theirs_in, theirs_out),
-            stdout=self.said, stderr=subprocess.STDOUT,
+            stdout=self.said, stderr=subprocess.STDOUT, start_new_session=True,
         )
         os.close(theirs_in)
         os.close(theirs_out)
@@ -109,7 +113,10 @@ class Rank:
         return "\n".join(self.said.read()[-2000:].splitlines()) or "ended without a word"
 
     def close(self):
-        self.process.kill()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # and what it has started
+        except ProcessLookupError:
+            pass
         self.process.wait()
         os.close(self.writer)
         os.close(self.reader)
@@ -158,12 +165,17 @@ def compare(program, names, steps, ranks, seconds):
                 way = ways[(i + step) % len(ways)]
                 way.give()
                 way.take(until)
-        found = [[rank.answer(until) for rank in way.ranks][0] for way in ways]
+        found = []
+        for way in ways:
+            way.give()
+            found.append([rank.answer(until) for rank in way.ranks][0])
+            if found[-1].get("error"):
+                raise RuntimeError(found[-1]["error"])
     finally:
         for way in ways:
             way.close()
     return [
-        {**answer, "error": answer.get("error") or "", "workload": program, "repeat": 0,
+        {**answer, "error": "", "workload": program, "repeat": 0,
          "allocator": name.replace("lake", "gmlake"), "seconds": way.seconds}
         for name, way, answer in zip(names, ways, found)
     ]
@@ -208,15 +220,16 @@ def show(runs):
     head = ["program", "allocator", "held GiB (live by held)"]
     head += ["all steps", "mean", "median", "least"]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
-    for row in rows([found for found in runs if not found["error"]]):
+    for row in rows(runs):
         print("| " + " | ".join(row) + " |", flush=True)
 
 
 def read(path):
-    """The runs in a file that --out wrote."""
+    """The runs in a file that --out wrote, as repeats of their own."""
     try:
         with open(path) as file:
-            return json.load(file)["runs"]
+            runs = json.load(file)["runs"]
+        return [{**found, "repeat": (path, found["repeat"])} for found in runs]
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.exit(f"pairs.py: {path} is no file that --out wrote: {type(error).__name__}: {error}")
 
@@ -246,8 +259,8 @@ def main():
         parser.error(f"there is no way {wrong[0]}: {run.WAYS}")
     if not given.programs:
         parser.error(f"name a program: {names}")
-    if given.steps < WARM + 2:
-        parser.error(f"--steps {given.steps}: the first {WARM} are not counted, so at least 6")
+    if given.steps < WARM + 6:
+        parser.error(f"--steps {given.steps}: the first {WARM} are not counted, so at least 10")
     if given.ranks < 1:
         parser.error(f"--ranks {given.ranks}: at least 1")
     if given.out:

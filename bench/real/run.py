@@ -76,7 +76,7 @@ def lake_driver_ns():
 
 def work(program, way, steps, turn=None):
     """One run. Returns what was measured. Of several runs that take turns, each waits for its turn
-    before a step."""
+    before the first step and behind each."""
     import torch
 
     module, options = PROGRAMS[program]
@@ -104,8 +104,6 @@ def work(program, way, steps, turn=None):
             moved.append({name: after[name] - before[name] for name in after})
             if turn:
                 turn.tell(seconds[-1])
-            if turn and len(seconds) < steps:
-                turn.wait()
             before, start = after, time.perf_counter()
 
         importlib.import_module(module).main(steps, end_step, **options)

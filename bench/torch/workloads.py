@@ -380,7 +380,7 @@ class Record:
     def __init__(self):
         self.seconds, self.units, self.values = [], [], []
         self.mark = None  # is told of each step
-        self.turn = None  # waits before each step, and is told how long it took
+        self.turn = None  # waits before the first step, and when it is told how long one took
         self.begun = None  # when the first one began
 
     def value(self, value):
@@ -389,7 +389,7 @@ class Record:
     @contextlib.contextmanager
     def __call__(self, units):
         torch.cuda.synchronize()
-        if self.turn:
+        if self.turn and not self.seconds:
             self.turn.wait()
         if self.mark:
             self.mark(f"step {len(self.seconds)}")

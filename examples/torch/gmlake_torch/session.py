@@ -26,8 +26,8 @@ stray access is an error.
 
 Where moving tensors alone would make an iteration more than a tenth longer, by the plan, the blocks
 that a model repeats are executed twice, as far as that pays: blocks.py says which may be. So they
-are before there is a plan, if more than a sixteenth of the limit has left by then: the program
-waits for each tensor. After some iterations the session decides for each block: what it makes is
+are before there is a plan, if in an iteration's backward passes more than a sixteenth of the limit
+has come back: the program waits for each tensor. After some iterations the session decides for each block: what it makes is
 kept, and may leave for the host, or is made again. recomputes="always" has blocks executed twice
 from the first iteration on until then, so that the largest batches fit; "never" has none.
 
@@ -58,7 +58,7 @@ from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
-LEFT_PART = 16  # and of the limit that may leave before there is a plan
+LEFT_PART = 16  # and of the limit that may come back in backward passes before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
     "torch.serialization",
@@ -152,6 +152,7 @@ class Session:
         self._recomputes, self._blocks = recomputes, None
         self._marker = None  # the optimizer whose steps end iterations
         self.mark_count = 0
+        self._back_before = None  # what had come back when this iteration's first backward began
         self._phases, self._backward_depth = explain.Phases(), 0
         self._split, self._undo, self._hooks = {}, [], None
         # Another session may have replaced that of torch.Tensor.
@@ -169,10 +170,12 @@ class Session:
 
     def _is_held_up(self, stats):
         """Whether moving tensors alone takes too long: by the plan, or before there is one by what
-        had to leave, for which the program waited."""
+        came back since this iteration's first backward pass began: the program waited for it."""
+        before, self._back_before = self._back_before, None
         if stats["plan_count"]:
             return stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]
-        return stats["out_bytes"] * LEFT_PART > self._open[0]
+        came_back = stats["in_bytes"] - before if before is not None else 0
+        return 0 < self._open[0] < came_back * LEFT_PART
 
     def explain(self, picture=None):
         """Returns a page of text: the limit and what is needed, what stays, leaves and is
@@ -426,6 +429,8 @@ class Session:
         def backward(*args, **kwargs):
             if not self._backward_depth:
                 self._phases.note("backward", self._steps_begun())
+                if self._back_before is None and self._blocks and self._blocks.may_find():
+                    self._back_before = self.stats()["in_bytes"]
             self._backward_depth += 1
             try:
                 if one_thread is None or self._blocks is None or not self._blocks.are_found():
