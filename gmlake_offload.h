@@ -12673,8 +12673,8 @@ static int gmlo_session_still_pays(const gmlake_offload_session *s) {
          s->schedule.planned_bytes <= s->schedule.target_bytes;
 }
 
-/* Takes back what is kept if an iteration takes as long as one without, or as long as the plan says
-   of one without: then it is measured what that takes first. Whether anything may be decided now. */
+/* Takes back what is kept if an iteration takes as long as one without; where that is known by the
+   plan alone, one without is measured first. Whether anything may be decided now. */
 static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
   gmlo_kept *kept = &s->kept;
   if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size)) {

@@ -424,18 +424,17 @@ static const row session_rows[] = {
          "8", "3", "6", "", "200", "") REGIONS_OF("8", "2", "4", "", "200", "") "] kept=8"},
     /* Where the device waits for the host an iteration takes longer than any plan says, whatever is
        kept: it is measured without before it is decided for good. */
-    {"regions_of_a_slow_host",
-     "{told limit:180} " WEIGHTS_8 "[40 " REGIONS_OF(
-         "8", "4", "8", "spend:(450|600|600) ", "200",
-         "given~:spend:(300|400|600) spend:(300|400|200) ") "] kept=8"},
+    {"regions_of_a_slow_host", "{told limit:180} " WEIGHTS_8 "[40 " REGIONS_OF(
+                                   "8", "4", "8", "spend:(450|600|600) ", "200",
+                                   "given~:spend:(300|400|600) spend:(300|400|200) ") "] kept=8"},
     /* Where sizes grow, what is kept stays as long as copies take less than is saved. */
     {"larger_iterations_take_nothing_back",
-     "{told limit:180} " WEIGHTS_8 "[12 " REGIONS_8 "] kept=8 note [20 " REGIONS_OF(
-         "8", "5", "10", "", "200", "") "kept=8 ] +drifts=0 outs>0"},
+     "{told limit:180} " WEIGHTS_8 "[12 " REGIONS_8
+     "] kept=8 note [20 " REGIONS_OF("8", "5", "10", "", "200", "") "kept=8 ] +drifts=0 outs>0"},
     /* Where times grow, too, that is measured and not taken for what does not pay. */
     {"longer_iterations_take_nothing_back",
-     "{told limit:180} " WEIGHTS_8 "[12 " REGIONS_8 "] kept=8 {time:150} [40 " REGIONS_OF(
-         "8", "(6|4)", "(12|8)", "", "200", "") "] kept=8"},
+     "{told limit:180} " WEIGHTS_8 "[12 " REGIONS_8
+     "] kept=8 {time:150} [40 " REGIONS_OF("8", "(6|4)", "(12|8)", "", "200", "") "] kept=8"},
     /* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would
        not fit. */
     {"regions_are_decided_anew",
