@@ -181,11 +181,6 @@ HOW TENSILE PLANS
      best plan so far is taken. Of a job of at most 5,000 accesses, each plan that waits is
      simulated, which means that it is run on a clock, without a device, and is taken only if it
      takes no longer than it says.
-     A job that is alone is also planned near paper mode: each direction carries a tensor at its own
-     speed, what comes back counts from the begin of its copy, and the ratio is of bytes. That plan
-     is simulated, too. If it takes less memory in the time that is allowed, it is taken; a
-     ten-thousandth of an iteration is no added time there. Such plans for several jobs are not
-     tried: they hold only while the jobs keep in step, and no longer than that.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
   By default a copy is planned at the lower speed that a direction has while both are busy; or,
@@ -384,15 +379,13 @@ COSTS
   Sealing: linear in accesses. Planning: 7,000,000 steps for each job (21,000,000 for one of at most
   5,000 accesses), or 80 for each access if that is more, of 7 to 20 ns; up to 200 more for each
   access in the first try; and the same once more where time may be added, up to five times for a
-  job of moderate size. A job that is alone is also planned near paper mode, in up to 1,000 steps
-  for each access. A simulation is four iterations of a run: of that plan, and of each better one
-  that waits if the job has at most 5,000 accesses. A session plans without added time, tries no
-  plan near paper mode, and makes 16 schedules. That takes about 1,700 steps of work, of 10 ns each,
-  for each step of an iteration: of a Trainer with 16,000 steps .4 to .9 s of an H200's host.
-  Without a thread each begin and mark does 131,072 of them, and what comes last is ended: up to
-  what is linear in an iteration. To decide which regions are kept takes up to 17 bounds and eight
-  plans of four schedules. Running: linear in accesses and events; O(log n) for each node of a
-  memgraph.
+  job of moderate size. A simulation is four iterations of a run: of each better plan that waits, if
+  the job has at most 5,000 accesses. A session plans without added time and makes 16 schedules.
+  That takes about 1,700 steps of work, of 10 ns each, for each step of an iteration: of a Trainer
+  with 16,000 steps .4 to .9 s of an H200's host. Without a thread each begin and mark does 131,072
+  of them, and what comes last is ended: up to what is linear in an iteration. To decide which
+  regions are kept takes up to 17 bounds and eight plans of four schedules. Running: linear in
+  accesses and events; O(log n) for each node of a memgraph.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
@@ -2753,10 +2746,6 @@ static size_t gmlo_planner_job_count(const gmlake_offload_planner *planner) {
   return count;
 }
 
-/* Beside PAPER, in a plan that the planner tries itself: all of it but what the paper has only one
-   channel for. See gmlo_search_as_paper. */
-#define GMLO_BOTH_WAYS 0x80000000u
-
 static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
   unsigned known = GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLAKE_OFFLOAD_NO_CROSSING |
                    GMLAKE_OFFLOAD_NO_CLEAN_DROP;
@@ -3054,10 +3043,6 @@ typedef struct gmlo_cyclic {
 static int gmlo_cyclic_stops(const gmlo_cyclic *c) { return c->work + c->looked >= c->stop; }
 
 static uint64_t gmlo_period(const gmlo_cyclic *c) { return c->slot_begin[c->slot_count]; }
-
-static int gmlo_cyclic_is_paper(const gmlo_cyclic *c) {
-  return (c->desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
-}
 
 static uint64_t gmlo_step_begin(const gmlo_cyclic *c, size_t step) {
   return c->slot_begin[c->steps[step].lo];
@@ -3838,7 +3823,7 @@ static void gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *plan
   c->desc = desc;
   c->only = only;
   c->work_max = c->stop = UINT64_MAX;
-  c->paper_mode = (desc->flags & (GMLAKE_OFFLOAD_PAPER | GMLO_BOTH_WAYS)) == GMLAKE_OFFLOAD_PAPER;
+  c->paper_mode = paper;
   c->channel[GMLO_IN] = c->paper_mode ? GMLO_OUT : GMLO_IN;
   c->jobs = planner->jobs;
   c->job_count = planner->job_count;
@@ -3880,17 +3865,6 @@ static int gmlo_cyclic_make_part(gmlo_cyclic *c) {
   c->at = 0;
   c->phase = (gmlo_cyclic_phase)(c->phase + 1);
   return c->phase == GMLO_CYCLIC_PARTS;
-}
-
-/* Makes it at once. 0 if host memory is refused. */
-static int gmlo_cyclic_make(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t only,
-                            double share) {
-  int done;
-  gmlo_cyclic_begin(c, planner, only, share);
-  do done = gmlo_cyclic_make_part(c);
-  while (done == 0);
-  if (done < 0) gmlo_cyclic_leave(c);
-  return done > 0;
 }
 
 /* ---- >>swap: what leaves, when, and when it comes back ------------------------------------------
@@ -4483,7 +4457,7 @@ static int gmlo_option_make(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option
   memset(option, 0, sizeof *option);
   option->k = *k;
   if ((c->desc->flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) option->remake = gmlo_remake_of(c, k, 0);
-  if (!gmlo_cyclic_is_paper(c) && gmlo_ratio_allows(c, k->item) && gmlo_stall_times(c, k, option)) {
+  if (!c->paper_mode && gmlo_ratio_allows(c, k->item) && gmlo_stall_times(c, k, option)) {
     wait = option->out_wait_ns + option->in_wait_ns;
   }
   option->recompute = option->remake.time_ns != 0 && option->remake.time_ns <= wait;
@@ -4584,7 +4558,7 @@ static int gmlo_cost_at(gmlo_cyclic *c, size_t slot, double excess_bytes, uint64
     if (!gmlo_option_again(c, &k, &option, &cost) || (cost > budget_ns && !c->strict)) continue;
     rate = (double)k.item->bytes;
     if (option.recompute) rate -= (double)option.remake.returned_bytes;
-    if (rate > excess_bytes && !gmlo_cyclic_is_paper(c)) rate = excess_bytes;
+    if (rate > excess_bytes && !c->paper_mode) rate = excess_bytes;
     rate = gmlo_noisy(c, rate / ((double)cost + 1));
     if (rate <= best_rate) continue;
     best_rate = rate;
@@ -4598,7 +4572,7 @@ static int gmlo_cost_at(gmlo_cyclic *c, size_t slot, double excess_bytes, uint64
 /* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
    again after each step. -1: host memory is refused. */
 static int gmlo_cost_down(gmlo_cyclic *c, int64_t target) {
-  int paper = gmlo_cyclic_is_paper(c), done;
+  int paper = c->paper_mode, done;
   double wanted = (double)c->base_ns * c->overhead;
   uint64_t budget = paper || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
@@ -4623,8 +4597,7 @@ static void gmlo_cyclic_is_down(gmlo_cyclic *c) {
   int64_t bytes;
   (void)gmlo_profile_peak(&c->profile, &bytes);
   c->phase = GMLO_CYCLIC_COST;
-  if (gmlo_cyclic_is_paper(c) || c->rounds == GMLO_SWAP_ROUNDS ||
-      (c->rounds != 0 && bytes >= c->before)) {
+  if (c->paper_mode || c->rounds == GMLO_SWAP_ROUNDS || (c->rounds != 0 && bytes >= c->before)) {
     return;
   }
   c->phase = GMLO_CYCLIC_BACK;
@@ -4636,7 +4609,7 @@ static void gmlo_cyclic_is_down(gmlo_cyclic *c) {
 /* Makes the cyclic schedule and plans it, down to the target or as near as possible, up to `stop`.
    1: it is planned; 0: there is more to do; -1: host memory is refused. */
 static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
-  int paper = gmlo_cyclic_is_paper(c), done;
+  int paper = c->paper_mode, done;
   int64_t bytes;
   switch (c->phase) {
   case GMLO_CYCLIC_STEPS:
@@ -4672,21 +4645,12 @@ static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
 }
 
 static void gmlo_cyclic_set_mode(gmlo_cyclic *c, const gmlo_mode *mode) {
-  c->greedy = gmlo_cyclic_is_paper(c) || mode->order == GMLO_GREEDY;
+  c->greedy = c->paper_mode || mode->order == GMLO_GREEDY;
   c->falls = mode->order == GMLO_RATE;
   c->order = (int)mode->order;
   c->packed = mode->packed;
   c->exclusive = mode->exclusive;
   c->keen = mode->keen;
-}
-
-/* Plans the whole cyclic schedule. 0 if host memory is refused. */
-static int gmlo_cyclic_plan(gmlo_cyclic *c, int64_t target, const gmlo_mode *mode) {
-  int done;
-  gmlo_cyclic_set_mode(c, mode);
-  do done = gmlo_cyclic_go_on(c, target);
-  while (done == 0);
-  return done > 0;
 }
 
 /* ---- >>emit: the gaps of a cyclic schedule become a plan ----------------------------------------
@@ -7270,7 +7234,7 @@ static void gmlo_clock_leave(gmlo_clock *clock) {
   }
 }
 
-/* ---- >>simulate: what a plan saves and costs when it is run -------------------------------------
+/* ---- >>simulate: how long a job takes by a plan -------------------------------------
    Owns simulators: one is a clock with the planner's link, on which operators take one job's mean
    times, and a backend of it. The job's plan is run there as it would be on a device.
    Cost: four iterations of >>run. Fails: where host memory is refused. */
@@ -7341,27 +7305,20 @@ static void gmlo_simulator_init(gmlo_simulator *simulator, const gmlake_offload_
   simulator->table.launch = gmlo_simulator_launch;
 }
 
-/* What a job takes once it is in step with its plan. */
-typedef struct gmlo_simulation {
-  size_t peak_bytes;
-  double time_ns; /* an iteration */
-} gmlo_simulation;
-
-/* Runs the job by the plan. limit_bytes: 0: none. */
+/* Runs the job by the plan, in the memory that the plan says. *out_ns: an iteration, once the job
+   is in step with its plan. */
 static gmlake_offload_result gmlo_simulate_plan(const gmlake_offload_planner *planner,
                                                 const gmlo_planner_job *job,
-                                                const gmlake_offload_plan *plan, size_t limit_bytes,
-                                                gmlo_simulation *out) {
+                                                const gmlake_offload_plan *plan, double *out_ns) {
   gmlake_offload_run_desc desc;
   gmlake_offload_run *run;
   gmlake_offload_result result;
   gmlo_simulator simulator;
   uint32_t id;
-  memset(out, 0, sizeof *out);
   memset(&desc, 0, sizeof desc);
   gmlo_simulator_init(&simulator, planner, job);
   desc.backend = &simulator.table;
-  desc.limit_bytes = limit_bytes;
+  desc.limit_bytes = plan->info.peak_bytes;
   desc.host = planner->desc.host;
   result = gmlake_offload_run_create(&desc, &run);
   if (result == GMLAKE_OFFLOAD_OK) {
@@ -7370,10 +7327,8 @@ static gmlake_offload_result gmlo_simulate_plan(const gmlake_offload_planner *pl
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_iterations(run, GMLO_SIM_ITERATIONS);
   if (result == GMLAKE_OFFLOAD_OK) {
     double began_ns = simulator.clock.now_ns;
-    (void)gmlake_offload_run_reset_peaks(run);
     result = gmlake_offload_run_iterations(run, GMLO_SIM_ITERATIONS);
-    out->peak_bytes = run->stats.device_bytes_peak;
-    out->time_ns = (simulator.clock.now_ns - began_ns) / GMLO_SIM_ITERATIONS;
+    *out_ns = (simulator.clock.now_ns - began_ns) / GMLO_SIM_ITERATIONS;
   }
   gmlake_offload_run_destroy(run);
   gmlo_clock_leave(&simulator.clock);
@@ -7386,36 +7341,34 @@ static gmlake_offload_result gmlo_simulate_plan(const gmlake_offload_planner *pl
    [R1] A replan makes the plans of all jobs before it puts the first of them in its place.
    [R2] Each try counts its steps of work. A try that has spent its part ends as it is, which is a
         plan, too.
-   [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why; and
-        the plan near paper mode does not depend on what is allowed.
+   [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why.
    Cost: so many steps, about 7 to 20 ns each. Fails: where host memory is refused; the former
    plans then stay. */
 
-/* In paper mode: plans all jobs on one cyclic schedule, in `work` steps. plans[j] becomes the plan
-   of job j. */
-static int gmlo_search_paper(gmlake_offload_planner *planner, uint64_t work,
-                             gmlake_offload_plan **plans) {
+/* In paper mode: plans all jobs on one cyclic schedule. plans[j] becomes the plan of job j. */
+static int gmlo_search_paper(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   static const gmlo_mode mode = {GMLO_GREEDY, 0, 0, 0};
   gmlo_cyclic c;
   int64_t bytes;
   size_t j;
   int done = 0;
-  if (!gmlo_cyclic_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
-  c.work_max = work;
-  if (gmlo_cyclic_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
-    done = 1;
-    (void)gmlo_profile_peak(&c.profile, &bytes);
-    for (j = 0; j < planner->job_count; j++) {
-      if (planner->jobs[j].graph == NULL) continue;
-      plans[j] = gmlo_emit_plan(&c, (uint32_t)j, &planner->desc.host);
-      done = plans[j] != NULL;
-      if (!done) break;
+  gmlo_cyclic_begin(&c, planner, GMLAKE_OFFLOAD_NONE, 1);
+  gmlo_cyclic_set_mode(&c, &mode);
+  do done = gmlo_cyclic_go_on(&c, (int64_t)planner->desc.target_bytes);
+  while (done == 0);
+  if (done > 0) (void)gmlo_profile_peak(&c.profile, &bytes);
+  for (j = 0; j < planner->job_count && done > 0; j++) {
+    if (planner->jobs[j].graph == NULL) continue;
+    plans[j] = gmlo_emit_plan(&c, (uint32_t)j, &planner->desc.host);
+    if (plans[j] == NULL) {
+      done = 0;
+    } else {
       plans[j]->info.peak_bytes = (size_t)bytes;
-      plans[j]->pauses = c.paper_mode;
+      plans[j]->pauses = 1;
     }
   }
   gmlo_cyclic_leave(&c);
-  return done;
+  return done > 0;
 }
 
 #define GMLO_TRIES_MAX 120         /* for each allowance at most so many plans are tried, */
@@ -7433,9 +7386,7 @@ static int gmlo_search_paper(gmlake_offload_planner *planner, uint64_t work,
 #define GMLO_NEAR_PART 512   /* a peak is near a target if it is above it by one part in so many */
 #define GMLO_COST_PART \
   8u /* a try that may add time has so many times the work of one that may not */
-#define GMLO_WORK_PAPER 1000u /* so many steps for each access are for plans in paper mode */
-#define GMLO_NOISE_PART 10000 /* one part in so many of an iteration is no added time */
-#define GMLO_SAME_TARGET 3u   /* so many tries after each other have the same target */
+#define GMLO_SAME_TARGET 3u /* so many tries after each other have the same target */
 
 /* The modes, in the order in which they are tried: where few can be tried these are different. */
 static const gmlo_mode gmlo_modes[] = {
@@ -7498,12 +7449,12 @@ static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_p
 static int gmlo_search_holds(const gmlo_search *search, const gmlake_offload_plan *plan,
                              gmlake_offload_result *out_result) {
   const gmlo_planner_job *job = &search->planner->jobs[search->job];
-  gmlo_simulation simulation;
+  double time_ns = 0;
   *out_result = GMLAKE_OFFLOAD_OK;
   if (job->graph->info.access_count > GMLO_SMALL_ACCESSES || plan->info.added_ns == 0) return 1;
-  *out_result = gmlo_simulate_plan(search->planner, job, plan, plan->info.peak_bytes, &simulation);
+  *out_result = gmlo_simulate_plan(search->planner, job, plan, &time_ns);
   return *out_result == GMLAKE_OFFLOAD_OK &&
-         simulation.time_ns <= (double)plan->info.time_ns * (1 + 1. / GMLO_HOLDS_PART);
+         time_ns <= (double)plan->info.time_ns * (1 + 1. / GMLO_HOLDS_PART);
 }
 
 /* Makes the cyclic schedule's plan the best one, if it is better and holds. 0 if host memory is
@@ -7783,70 +7734,14 @@ static void gmlo_search_drop(const gmlake_offload_planner *planner, gmlake_offlo
   gmlo_free(&planner->desc.host, plans);
 }
 
-/* An iteration of the job in which nothing waits. */
-static double gmlo_search_base_ns(const gmlo_planner_job *job) {
-  double sum = 0;
-  size_t i;
-  for (i = 0; i < job->graph->op_count; i++) sum += (double)gmlo_mean(job, (uint32_t)i);
-  return sum;
-}
-
-/* Whether the simulation takes fewer bytes above the target than the plan, and adds no more time
-   than is allowed. */
-static int gmlo_search_takes(const gmlake_offload_planner *planner, const gmlake_offload_plan *plan,
-                             const gmlo_simulation *simulation, double base_ns) {
-  double allowed = base_ns * (1 + planner->desc.overhead_max) + base_ns / GMLO_NOISE_PART;
-  return simulation->time_ns <= allowed && simulation->peak_bytes < plan->info.peak_bytes &&
-         plan->info.peak_bytes > planner->desc.target_bytes;
-}
-
-/* For a job that is alone: also tries the plan in paper mode, without recomputation. That one
-   counts neither what a copy is slower while the other direction is busy, nor the operators that
-   wait for it, nor memory that is free before a slot ends; a simulation does. If the plan to the
-   paper mode takes less memory than the one in plans[j], in the time that is allowed, it takes its
-   place. 0 if host memory is refused. [R3] */
-static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
-                                gmlake_offload_plan **plans, gmlake_offload_plan **others) {
-  const gmlo_planner_job *job = &planner->jobs[j];
-  uint64_t work = GMLO_WORK_PAPER * (uint64_t)job->graph->info.access_count;
-  double base_ns = gmlo_search_base_ns(job);
-  gmlake_offload_planner paper = *planner;
-  gmlake_offload_plan *former = plans[j];
-  gmlo_simulation simulation;
-  paper.desc.flags |= GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLO_BOTH_WAYS;
-  if (paper.desc.tensor_bytes_min == 0) paper.desc.tensor_bytes_min = 1;
-  if (!gmlo_search_paper(&paper, work, others) ||
-      gmlo_simulate_plan(planner, job, others[j], 0, &simulation) != GMLAKE_OFFLOAD_OK) {
-    return 0;
-  }
-  GMLAKE_OFFLOAD_ASSERT(others[j] != NULL);
-  if (!gmlo_search_takes(planner, former, &simulation, base_ns)) return 1;
-  plans[j] = others[j];
-  others[j] = former;
-  plans[j]->info.peak_bytes = simulation.peak_bytes;
-  plans[j]->info.time_ns = (uint64_t)simulation.time_ns;
-  if (simulation.time_ns > base_ns) {
-    plans[j]->info.added_ns = (uint64_t)(simulation.time_ns - base_ns);
-  }
-  return 1;
-}
-
 static int gmlo_search_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
-  size_t j, last = 0, count = gmlo_planner_job_count(planner);
-  gmlake_offload_plan **others;
-  int done;
+  size_t j, count = gmlo_planner_job_count(planner);
   for (j = 0; j < planner->job_count; j++) {
     if (planner->jobs[j].graph == NULL) continue;
     plans[j] = gmlo_search_job(planner, (uint32_t)j, 1 / (double)count);
     if (plans[j] == NULL) return 0;
-    last = j;
   }
-  if (count > 1) return 1;
-  others =
-      (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *others);
-  done = others != NULL && gmlo_search_as_paper(planner, last, plans, others);
-  gmlo_search_drop(planner, others);
-  return done;
+  return 1;
 }
 
 /* Puts the new plans in the place of the former ones. [R1] */
@@ -7873,7 +7768,7 @@ static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
       (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *plans);
   if (plans == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlo_planner_job_count(planner) != 0) {
-    done = paper ? gmlo_search_paper(planner, UINT64_MAX, plans) : gmlo_search_jobs(planner, plans);
+    done = paper ? gmlo_search_paper(planner, plans) : gmlo_search_jobs(planner, plans);
   }
   if (done) gmlo_search_adopt(planner, plans);
   gmlo_search_drop(planner, plans);

@@ -190,9 +190,8 @@ static void check_lanes(const reading *r) {
   }
 }
 
-/* `own`: flags that the planner gives itself. */
 static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
-                                    const gmlake_offload_planner_desc *desc, unsigned own) {
+                                    const gmlake_offload_planner_desc *desc) {
   gmlake_offload_planner *planner;
   gmlake_offload_job_desc job_desc;
   gmlake_offload_plan *plan, *again;
@@ -201,7 +200,6 @@ static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
   memset(&job_desc, 0, sizeof job_desc);
   job_desc.graph = graph;
   assert_ok(gmlake_offload_planner_create(desc, &planner));
-  planner->desc.flags |= own;
   assert_ok(gmlake_offload_add_job(planner, &job_desc, &job));
   assert_ok(gmlake_offload_replan(planner));
   assert_ok(gmlake_offload_take_plan(planner, job, &plan));
@@ -225,13 +223,6 @@ static gmlake_offload_planner_desc planner_desc(unsigned flags, double overhead_
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* The plan near paper mode that the planner tries, too. */
-static gmlake_offload_plan *rival_of(const gmlake_offload_graph *graph, unsigned flags) {
-  gmlake_offload_planner_desc desc =
-      planner_desc(flags | GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 0);
-  return plan_of(graph, &desc, GMLO_BOTH_WAYS);
-}
-
 /* Once it is in step with the plan: the time of an iteration, on the mock. The peak is that of all
    iterations. */
 static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload_plan *plan,
@@ -250,51 +241,30 @@ static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload
   return (double)(stats[1].time_ns - stats[0].time_ns) / 2;
 }
 
-static int is_same_plan(const gmlake_offload_plan *a, const gmlake_offload_plan *b) {
-  gmlake_offload_plan_info x = plan_info(a), y = plan_info(b);
-  size_t i;
-  for (i = 0; i < x.event_count && i < y.event_count; i++) {
-    const gmlake_offload_event *e = &x.events[i], *f = &y.events[i];
-    if (e->action != f->action || e->tensor != f->tensor || e->trigger != f->trigger ||
-        e->delay_ns != f->delay_ns) {
-      return 0;
-    }
-  }
-  return x.event_count == y.event_count;
-}
-
 static void plans_keep_what_they_promise(void **state) {
   static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_PAPER, GMLAKE_OFFLOAD_NO_CROSSING,
                                     GMLAKE_OFFLOAD_NO_CLEAN_DROP};
   static reading r;
   uint64_t seed;
-  size_t saved = 0, papers = 0, peak;
+  size_t saved = 0;
   (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed % (OPS - 5), 0);
     gmlake_offload_planner_desc desc = planner_desc(flags[seed % 4], 0);
-    gmlake_offload_plan *plan = plan_of(graph, &desc, 0);
-    gmlake_offload_plan *rival = rival_of(graph, flags[seed % 4]);
+    gmlake_offload_plan *plan = plan_of(graph, &desc);
     gmlake_offload_plan_info info = plan_info(plan);
     read_times(&r, graph);
     r.paper = flags[seed % 4] == GMLAKE_OFFLOAD_PAPER;
-    if (!r.paper && is_same_plan(plan, rival)) {
-      papers += info.event_count != 0; /* it counts no waits: it promises what a simulation took */
-      assert_true(settled_ns(graph, plan, info.peak_bytes, &peak) <=
-                  1.0001 * (double)r.info.time_ns + 1);
-    } else {
-      read_moves(&r, &info, 55e6, r.paper ? 55e6 : 50.5e6);
-      check_presence(&r);
-      check_lanes(&r);
-      check_peak(&r, info.peak_bytes);
-    }
+    read_moves(&r, &info, 55e6, r.paper ? 55e6 : 50.5e6);
+    check_presence(&r);
+    check_lanes(&r);
+    check_peak(&r, info.peak_bytes);
     assert_true(info.peak_bytes <= r.info.peak_bytes && info.peak_bytes >= r.info.op_bytes_max);
     saved += info.peak_bytes < r.info.peak_bytes;
-    gmlake_offload_plan_destroy(rival);
     gmlake_offload_plan_destroy(plan);
     gmlake_offload_graph_destroy(graph);
   }
-  assert_true(saved > SEEDS / 3 && papers < SEEDS / 10);
+  assert_true(saved > SEEDS / 3);
   assert_int_equal(host_bytes, 0);
 }
 
@@ -529,9 +499,12 @@ static int peak_can_be_lowered(gmlo_cyclic *c, int64_t *out_bytes) {
 }
 
 /* Makes the parts of a circle's gaps. */
-static int make_parts(gmlo_cyclic *c, gmlo_preference order) {
+static int make_parts(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t job,
+                      gmlo_preference order) {
   int done = 0;
-  while (done == 0) done = gmlo_parts_make_part(c, order);
+  gmlo_cyclic_begin(c, planner, job, 1);
+  while (done == 0) done = gmlo_cyclic_make_part(c);
+  for (done = 0; done == 0;) done = gmlo_parts_make_part(c, order);
   return done > 0;
 }
 
@@ -558,8 +531,7 @@ static void no_candidate_is_missed(void **state) {
     job.graph = graph;
     assert_ok(gmlake_offload_planner_create(&desc, &planner));
     assert_ok(gmlake_offload_add_job(planner, &job, &id));
-    assert_true(gmlo_cyclic_make(&c, planner, id, 1));
-    assert_true(make_parts(&c, (gmlo_preference)(1 + seed % 3)));
+    assert_true(make_parts(&c, planner, id, (gmlo_preference)(1 + seed % 3)));
     for (i = 0; i < 6; i++) {
       assert_int_equal(gmlo_swap_down(&c, 0), 1);
       assert_false(peak_can_be_lowered(&c, &bytes));
@@ -606,8 +578,7 @@ static void what_became_clean_is_tried_again(void **state) {
   job.graph = graph;
   assert_ok(gmlake_offload_planner_create(&desc, &planner));
   assert_ok(gmlake_offload_add_job(planner, &job, &id));
-  assert_true(gmlo_cyclic_make(&c, planner, id, 1));
-  assert_true(make_parts(&c, GMLO_LARGEST));
+  assert_true(make_parts(&c, planner, id, GMLO_LARGEST));
   (void)gmlo_profile_peak(&c.profile, &bytes);
   assert_int_equal(bytes, 450 * MIB);
   assert_int_equal(gmlo_swap_down(&c, 0), 1);
@@ -637,19 +608,17 @@ static gmlake_offload_planner *planner_of(const gmlake_offload_graph *graph, uin
 /* [H1] A simulation of one job takes the time and the memory that the mock takes. */
 static void simulations_are_as_runs(void **state) {
   uint64_t seed;
-  size_t moved = 0;
+  size_t moved = 0, peak;
   (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(5000 + seed, 5 + (size_t)seed % 90, 0);
     gmlake_offload_planner *planner =
         planner_of(graph, 1, seed % 2 ? GMLAKE_OFFLOAD_PAPER : 0, seed % 4 ? .3 : 0);
     gmlake_offload_plan *plan;
-    gmlo_simulation simulation;
-    size_t peak;
+    double ns = 0;
     assert_ok(gmlake_offload_take_plan(planner, 0, &plan));
-    assert_ok(gmlo_simulate_plan(planner, &planner->jobs[0], plan, 0, &simulation));
-    assert_true(fabs(settled_ns(graph, plan, 0, &peak) - simulation.time_ns) <= 100);
-    assert_true(simulation.peak_bytes <= peak);
+    assert_ok(gmlo_simulate_plan(planner, &planner->jobs[0], plan, &ns));
+    assert_true(fabs(settled_ns(graph, plan, plan_info(plan).peak_bytes, &peak) - ns) <= 100);
     moved += plan_info(plan).event_count != 0;
     gmlake_offload_plan_destroy(plan);
     gmlake_offload_planner_destroy(planner);
@@ -659,17 +628,19 @@ static void simulations_are_as_runs(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-/* Where the plan near paper mode adds no more time than is allowed, on the mock, the planner's own
-   takes no more memory there. */
-static void the_letter_is_never_better(void **state) {
+/* Where the plan in paper mode adds no more time than is allowed, on the mock, the default takes no
+   more memory there. */
+static void paper_mode_is_never_better(void **state) {
   uint64_t seed;
   size_t compared = 0;
   (void)state;
   for (seed = 541; seed < 541 + SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 20 + (size_t)seed % 60, 0);
     double overhead = seed % 3 == 2 ? .05 : 0, base_ns = (double)info_of(graph).time_ns;
-    gmlake_offload_planner_desc desc = planner_desc(0, overhead);
-    gmlake_offload_plan *rival = rival_of(graph, 0), *plan = plan_of(graph, &desc, 0);
+    gmlake_offload_planner_desc desc = planner_desc(0, overhead),
+                                paper = planner_desc(
+                                    GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 0);
+    gmlake_offload_plan *rival = plan_of(graph, &paper), *plan = plan_of(graph, &desc);
     size_t peak;
     if (settled_ns(graph, rival, 0, &peak) <= base_ns * (1 + overhead)) {
       compared++;
@@ -746,7 +717,7 @@ int main(void) {
       cmocka_unit_test(no_candidate_is_missed),
       cmocka_unit_test(what_became_clean_is_tried_again),
       cmocka_unit_test(simulations_are_as_runs),
-      cmocka_unit_test(the_letter_is_never_better),
+      cmocka_unit_test(paper_mode_is_never_better),
       cmocka_unit_test(work_is_bounded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
