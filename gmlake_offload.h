@@ -3431,36 +3431,6 @@ static void gmlo_shift(uint64_t *begin, uint64_t *end, uint64_t x, uint64_t t, u
   *end = *begin + length;
 }
 
-/* Where in the period the copy ends if it is under way at x; 0: it is not. *wraps: it goes on
-   behind the end of the period. */
-static uint64_t gmlo_crosses(uint64_t begin, uint64_t end, uint64_t x, uint64_t period,
-                             int *wraps) {
-  uint64_t low = begin % period, high = low + (end - begin);
-  if (low < x && high > x) {
-    *wraps |= high > period;
-    return high;
-  }
-  return high > period + x ? high - period : 0;
-}
-
-/* Time t is inserted at x: what begins there or later moves along. `cross`: where a piece ends that
-   is under way at x, or 0. */
-static void gmlo_lane_stretch(gmlo_lane *l, uint64_t x, uint64_t t, uint64_t cross) {
-  size_t i = gmlo_lane_find(l, x);
-  if (i < l->count && l->spans[i].begin < x) {
-    uint64_t stays = cross != 0 ? cross : x;
-    if (stays < l->spans[i].end) {
-      memmove(&l->spans[i + 1], &l->spans[i], (l->count++ - i) * sizeof *l->spans);
-      l->spans[i].end = l->spans[i + 1].begin = stays;
-    }
-    i++;
-  }
-  for (; i < l->count; i++) {
-    l->spans[i].begin += t;
-    l->spans[i].end += t;
-  }
-}
-
 /* Puts the copies of all swaps into the lanes anew. */
 static void gmlo_lanes_fill(gmlo_cyclic *c) {
   size_t i;
@@ -3477,29 +3447,17 @@ static void gmlo_lanes_fill(gmlo_cyclic *c) {
    along. A tensor is then still absent from the slots noted in its gap; there may be others that
    are not noted. pre: lanes are reserved. */
 static void gmlo_cyclic_stretch(gmlo_cyclic *c, size_t slot, uint64_t t) {
-  uint64_t x = c->slot_begin[slot], period = gmlo_period(c), cross[2] = {0, 0}, at;
+  uint64_t x = c->slot_begin[slot], period = gmlo_period(c);
   size_t i;
-  int wraps = 0;
   for (i = slot; i <= c->slot_count; i++) c->slot_begin[i] += t;
   c->added_ns += t;
   for (i = 0; i < c->use_count; i++) {
     gmlo_gap *gap = &c->gaps[i];
     if (gap->state != GMLO_SWAPPED) continue;
-    at = gmlo_crosses(gap->out_start, gap->out_end, x, period, &wraps);
-    if (at != 0) cross[c->channel[GMLO_OUT]] = at;
-    if (at != 0 && gap->alone[GMLO_OUT]) cross[GMLO_IN] = at;
-    at = gmlo_crosses(gap->in_start, gap->in_end, x, period, &wraps);
-    if (at != 0) cross[c->channel[GMLO_IN]] = at;
-    if (at != 0 && gap->alone[GMLO_IN]) cross[GMLO_OUT] = at;
     gmlo_shift(&gap->out_start, &gap->out_end, x, t, period);
     gmlo_shift(&gap->in_start, &gap->in_end, x, t, period);
   }
-  if (wraps) {
-    gmlo_lanes_fill(c);
-  } else {
-    gmlo_lane_stretch(&c->lanes[GMLO_OUT], x, t, cross[GMLO_OUT]);
-    gmlo_lane_stretch(&c->lanes[GMLO_IN], x, t, cross[GMLO_IN]);
-  }
+  gmlo_lanes_fill(c);
 }
 
 /* ---- >>profile: bytes in each slot --------------------------------------------------------------
