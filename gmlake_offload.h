@@ -762,8 +762,10 @@ typedef struct gmlake_offload_backend {
      is used by no work that was queued. */
   int (*device_alloc)(void *user, uint32_t device, size_t bytes, void **out_ptr);
   void (*device_free)(void *user, uint32_t device, void *ptr, size_t bytes);
-  /* Writes the first contents of a PERSISTENT or INPUT tensor, before the first iteration. */
-  int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
+  /* Writes the first contents of the device's PERSISTENT or INPUT tensor, before the first
+     iteration. */
+  int (*fill)(void *user, uint32_t device, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
+              int on_host);
   int (*launch)(void *user, const gmlake_offload_launch *launch, void *stream);
   int (*now)(void *user, uint64_t *out_ns);
   /* May be NULL. Waits until something that was queued ends, at most until that time. May return
@@ -5372,11 +5374,12 @@ static gmlake_offload_result gmlo_nodes_fill(const gmlo_nodes *n) {
   uint32_t t;
   for (t = 0; t < graph->tensor_count; t++) {
     size_t bytes = graph->tensors[t].bytes;
+    uint32_t d = graph->tensors[t].device;
     void *device, *host;
     gmlo_nodes_locate(n, 1, t, &device, &host);
     if (bytes == 0) continue;
-    if ((device != NULL && b->fill(b->user, n->job, t, device, bytes, 0) != 0) ||
-        (host != NULL && b->fill(b->user, n->job, t, host, bytes, 1) != 0)) {
+    if ((device != NULL && b->fill(b->user, d, n->job, t, device, bytes, 0) != 0) ||
+        (host != NULL && b->fill(b->user, d, n->job, t, host, bytes, 1) != 0)) {
       return GMLAKE_OFFLOAD_ERROR_BACKEND;
     }
   }
@@ -6564,7 +6567,7 @@ static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id)
     }
     state->host_valid = on_host;
     if (bytes != 0 &&
-        run->backend->fill(run->backend->user, id, (uint32_t)t,
+        run->backend->fill(run->backend->user, run->device, id, (uint32_t)t,
                            on_host ? state->host : state->device, bytes, on_host) != 0) {
       return GMLAKE_OFFLOAD_ERROR_BACKEND;
     }
@@ -7228,12 +7231,12 @@ static void gmlo_simulator_host_free(void *user, void *ptr, size_t bytes) {
   gmlo_simulator_free(user, 0, ptr, bytes);
 }
 
-static int gmlo_simulator_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
-                               int on_host) {
+static int gmlo_simulator_fill(void *user, uint32_t device, uint32_t job, uint32_t tensor,
+                               void *ptr, size_t bytes, int on_host) {
   (void)job;
   (void)tensor;
   (void)on_host;
-  gmlo_simulator_free(user, 0, ptr, bytes);
+  gmlo_simulator_free(user, device, ptr, bytes);
   return 0;
 }
 
@@ -14030,9 +14033,10 @@ static void gmlo_mock_host_free(void *user, void *ptr, size_t bytes) {
   gmlo_free(&mock->desc.host, ptr);
 }
 
-static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
-                          int on_host) {
+static int gmlo_mock_fill(void *user, uint32_t device, uint32_t job, uint32_t tensor, void *ptr,
+                          size_t bytes, int on_host) {
   gmlo_mock *mock = (gmlo_mock *)user;
+  (void)device;
   if (gmlo_clock_fails(&mock->clock)) return 1;
   gmlo_clock_settle(&mock->clock); /* what was committed has its memory now */
   if (mock->desc.fill_fn != NULL)
@@ -14495,10 +14499,9 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
    [U1] When an entry returns, the current context of the thread is what it was before. In the
         caller's functions it is the primary context of the device concerned. Where no device is
         named it is that of the first one.
-   [U2] With several devices, `arenas` has each allocation of device memory that lives.
    Cost: a few driver calls for each entry, but none for pinned memory unless it grows. Finding
-   pinned memory is O(pieces), finding an arena's device O(arenas). Fails: where the driver, the
-   caller's functions or the host refuse. */
+   pinned memory is O(pieces). Fails: where the driver, the caller's functions or the host refuse.
+   */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 
@@ -14588,21 +14591,13 @@ typedef struct gmlo_cuda_device {
   void *alloc_user;
 } gmlo_cuda_device;
 
-typedef struct gmlo_cuda_arena {
-  char *ptr;
-  size_t bytes;
-  uint32_t device;
-} gmlo_cuda_arena;
-
 typedef struct gmlo_cuda {
   gmlake_offload_backend table; /* must be first: `user` points to it */
   gmlake_offload_cuda_desc desc;
   gmlo_cuda_functions fn;
   gmlo_cuda_device *devices; /* as the desc has them, or one */
   uint32_t device_count;
-  int is_integrated;       /* the device is, that was opened last */
-  gmlo_cuda_arena *arenas; /* [U2] */
-  size_t arena_count, arena_capacity;
+  int is_integrated;   /* the device is, that was opened last */
   gmlo_pinned *pinned; /* of all segments, by address */
   size_t pinned_count, pinned_capacity, pinned_bytes;
   size_t host_bytes_max; /* of these */
@@ -14950,51 +14945,19 @@ static void gmlo_pinned_give(gmlo_cuda *cuda, const void *ptr) {
 
 /* ---- Entries ---- */
 
-/* Makes room for one more arena. [U2] */
-static int gmlo_cuda_arena_reserve(gmlo_cuda *cuda) {
-  gmlo_cuda_arena *arenas;
-  if (cuda->device_count == 1) return 1;
-  arenas = (gmlo_cuda_arena *)gmlo_grow(&cuda->desc.host, cuda->arenas, cuda->arena_count, 1,
-                                        &cuda->arena_capacity, sizeof *arenas);
-  if (arenas == NULL) return 0;
-  cuda->arenas = arenas;
-  return 1;
-}
-
-/* pre: gmlo_cuda_arena_reserve. [U2] */
-static void gmlo_cuda_arena_add(gmlo_cuda *cuda, uint32_t device, void *ptr, size_t bytes) {
-  gmlo_cuda_arena *arena;
-  if (cuda->device_count == 1) return;
-  arena = &cuda->arenas[cuda->arena_count++];
-  arena->ptr = (char *)ptr;
-  arena->bytes = bytes;
-  arena->device = device;
-}
-
-/* The arena that has the address; arena_count: none, or there is one device only. [U2] */
-static size_t gmlo_cuda_arena_find(const gmlo_cuda *cuda, const void *ptr) {
-  size_t i = 0;
-  while (i < cuda->arena_count &&
-         (uintptr_t)ptr - (uintptr_t)cuda->arenas[i].ptr >= cuda->arenas[i].bytes) {
-    i++;
-  }
-  return i;
-}
-
 static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
   CUdeviceptr address = 0;
   int pushed, failed = 1;
   *out_ptr = NULL;
-  if (!gmlo_cuda_arena_reserve(cuda) || !gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
   if (cuda->desc.alloc_fn != NULL) {
     failed = cuda->desc.alloc_fn(at->alloc_user, bytes, (void *)at->streams[2], out_ptr) != 0;
   } else if (cuda->fn.MemAlloc(&address, bytes) == CUDA_SUCCESS) {
     *out_ptr = (void *)(uintptr_t)address;
     failed = 0;
   }
-  if (!failed) gmlo_cuda_arena_add(cuda, device, *out_ptr, bytes);
   return gmlo_cuda_leave(cuda, pushed, failed);
 }
 
@@ -15002,10 +14965,8 @@ static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, voi
 static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
-  size_t i = gmlo_cuda_arena_find(cuda, ptr);
   int pushed;
   GMLAKE_OFFLOAD_ASSERT(at != NULL);
-  if (i < cuda->arena_count) cuda->arenas[i] = cuda->arenas[--cuda->arena_count];
   (void)gmlo_cuda_enter(cuda, at, &pushed);
   if (cuda->desc.free_fn != NULL) {
     cuda->desc.free_fn(at->alloc_user, ptr, bytes, (void *)at->streams[2]);
@@ -15033,12 +14994,10 @@ static void gmlo_cuda_host_free(void *user, void *ptr, size_t bytes) {
   gmlo_pinned_give((gmlo_cuda *)user, ptr);
 }
 
-static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
-                          int on_host) {
+static int gmlo_cuda_fill(void *user, uint32_t device, uint32_t job, uint32_t tensor, void *ptr,
+                          size_t bytes, int on_host) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  size_t i = on_host ? cuda->arena_count : gmlo_cuda_arena_find(cuda, ptr);
-  const gmlo_cuda_device *at =
-      gmlo_cuda_device_of(cuda, i < cuda->arena_count ? cuda->arenas[i].device : 0);
+  const gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, on_host ? 0 : device);
   CUstream stream;
   int pushed, failed = 0;
   if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
@@ -15342,7 +15301,6 @@ static void gmlo_cuda_close(gmlo_cuda *cuda) {
     gmlo_free(&host, at->streams);
   }
   gmlo_free(&host, cuda->devices);
-  gmlo_free(&host, cuda->arenas);
   gmlo_free(&host, cuda->pinned);
   gmlo_free(&host, cuda);
 }

@@ -50,8 +50,8 @@ static inline int captured_fill(const captured *c, size_t tensor_count) {
     void *device, *host;
     captured_locate(c, t, &device, &host);
     if (!bytes) continue;
-    if (device) ok = !backend->fill(backend->user, 0, t, device, bytes, 0);
-    if (ok && host) ok = !backend->fill(backend->user, 0, t, host, bytes, 1);
+    if (device) ok = !backend->fill(backend->user, 0, 0, t, device, bytes, 0);
+    if (ok && host) ok = !backend->fill(backend->user, 0, 0, t, host, bytes, 1);
   }
   return ok;
 }

@@ -189,7 +189,7 @@ static still new_still(const gmlake_offload_graph *graph) {
     s.tensors[t] = calloc(1, bytes + 16);
     assert_non_null(s.tensors[t]);
     if (gmlo_kind_is_made(graph->tensors[t].kind) || bytes == 0) continue;
-    assert_int_equal(s.mock->fill(s.mock->user, 0, (uint32_t)t, s.tensors[t], bytes, 0), 0);
+    assert_int_equal(s.mock->fill(s.mock->user, 0, 0, (uint32_t)t, s.tensors[t], bytes, 0), 0);
   }
   return s;
 }
