@@ -1612,49 +1612,28 @@ static uint64_t gmlo_heap_pop(uint64_t *heap, size_t *count) {
 #define GMLO_IN 1
 
 GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result) {
-  switch (result) {
-  case GMLAKE_OFFLOAD_OK:
-    return "GMLAKE_OFFLOAD_OK";
-  case GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT:
-    return "GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT";
-  case GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY:
-    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY";
-  case GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY:
-    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY";
-  case GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID:
-    return "GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID";
-  case GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID:
-    return "GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID";
-  case GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW:
-    return "GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW";
-  case GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE:
-    return "GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE";
-  case GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE:
-    return "GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE";
-  case GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT:
-    return "GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT";
-  case GMLAKE_OFFLOAD_ERROR_CYCLE:
-    return "GMLAKE_OFFLOAD_ERROR_CYCLE";
-  case GMLAKE_OFFLOAD_ERROR_SEALED:
-    return "GMLAKE_OFFLOAD_ERROR_SEALED";
-  case GMLAKE_OFFLOAD_ERROR_NOT_SEALED:
-    return "GMLAKE_OFFLOAD_ERROR_NOT_SEALED";
-  case GMLAKE_OFFLOAD_ERROR_WRONG_PLAN:
-    return "GMLAKE_OFFLOAD_ERROR_WRONG_PLAN";
-  case GMLAKE_OFFLOAD_ERROR_BACKEND:
-    return "GMLAKE_OFFLOAD_ERROR_BACKEND";
-  case GMLAKE_OFFLOAD_ERROR_INCOMPLETE:
-    return "GMLAKE_OFFLOAD_ERROR_INCOMPLETE";
-  case GMLAKE_OFFLOAD_ERROR_BAD_PLACE:
-    return "GMLAKE_OFFLOAD_ERROR_BAD_PLACE";
-  case GMLAKE_OFFLOAD_ERROR_RACE:
-    return "GMLAKE_OFFLOAD_ERROR_RACE";
-  case GMLAKE_OFFLOAD_ERROR_STALE_READ:
-    return "GMLAKE_OFFLOAD_ERROR_STALE_READ";
-  case GMLAKE_OFFLOAD_ERROR_UNSUPPORTED:
-    return "GMLAKE_OFFLOAD_ERROR_UNSUPPORTED";
-  }
-  return "GMLAKE_OFFLOAD_ERROR_?";
+  static const char *const names[] = {"GMLAKE_OFFLOAD_OK",
+                                      "GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT",
+                                      "GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY",
+                                      "GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY",
+                                      "GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID",
+                                      "GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID",
+                                      "GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW",
+                                      "GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE",
+                                      "GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE",
+                                      "GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT",
+                                      "GMLAKE_OFFLOAD_ERROR_CYCLE",
+                                      "GMLAKE_OFFLOAD_ERROR_SEALED",
+                                      "GMLAKE_OFFLOAD_ERROR_NOT_SEALED",
+                                      "GMLAKE_OFFLOAD_ERROR_WRONG_PLAN",
+                                      "GMLAKE_OFFLOAD_ERROR_BACKEND",
+                                      "GMLAKE_OFFLOAD_ERROR_INCOMPLETE",
+                                      "GMLAKE_OFFLOAD_ERROR_BAD_PLACE",
+                                      "GMLAKE_OFFLOAD_ERROR_RACE",
+                                      "GMLAKE_OFFLOAD_ERROR_STALE_READ",
+                                      "GMLAKE_OFFLOAD_ERROR_UNSUPPORTED"};
+  unsigned number = (unsigned)result;
+  return number < sizeof names / sizeof *names ? names[number] : "GMLAKE_OFFLOAD_ERROR_?";
 }
 
 /* ---- >>graph: tensors, operators, their order ---------------------------------------------------
@@ -2441,15 +2420,6 @@ static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_ev
   return ok;
 }
 
-static void gmlo_plan_destroy(gmlake_offload_plan *plan) {
-  gmlake_offload_host host;
-  if (plan == NULL) return;
-  host = plan->host;
-  gmlo_free(&host, plan->events);
-  gmlo_free(&host, plan->host_starts);
-  gmlo_free(&host, plan);
-}
-
 /* A plan with copies of the events, sorted, and of the starts. NULL if host memory is refused. */
 static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
                                            const gmlake_offload_event *events, size_t event_count,
@@ -2469,7 +2439,7 @@ static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
   }
   if (plan->events == NULL || plan->host_starts == NULL ||
       !gmlo_events_sort(graph, plan->events, event_count, host)) {
-    gmlo_plan_destroy(plan);
+    gmlake_offload_plan_destroy(plan);
     return NULL;
   }
   plan->info.event_count = event_count;
@@ -2617,7 +2587,7 @@ gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offlo
   if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlo_plan_check_remakes(*out_plan);
   if (result != GMLAKE_OFFLOAD_OK) {
-    gmlo_plan_destroy(*out_plan);
+    gmlake_offload_plan_destroy(*out_plan);
     *out_plan = NULL;
     return result;
   }
@@ -2632,7 +2602,12 @@ gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offlo
 }
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan) {
-  gmlo_plan_destroy(plan);
+  gmlake_offload_host host;
+  if (plan == NULL) return;
+  host = plan->host;
+  gmlo_free(&host, plan->events);
+  gmlo_free(&host, plan->host_starts);
+  gmlo_free(&host, plan);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -2682,7 +2657,7 @@ static double gmlo_planner_job_drift(const gmlo_planner_job *job) {
 }
 
 static void gmlo_planner_job_leave(gmlake_offload_planner *planner, gmlo_planner_job *job) {
-  gmlo_plan_destroy(job->plan);
+  gmlake_offload_plan_destroy(job->plan);
   gmlo_free(&planner->desc.host, job->mean_ns);
   gmlo_free(&planner->desc.host, job->based_ns);
   memset(job, 0, sizeof *job);
@@ -4977,7 +4952,9 @@ struct gmlake_offload_memgraph {
   gmlake_offload_memgraph_info info;
 };
 
-static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *m) {
   gmlake_offload_host host;
   if (m == NULL) return;
   host = m->scope.host;
@@ -4991,12 +4968,6 @@ static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
   gmlo_free(&host, m->ranks);
   gmlo_leave(&m->scope);
   gmlo_free(&host, m);
-}
-
-/* ---- Public functions ---- */
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph) {
-  gmlo_memgraph_destroy(memgraph);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
@@ -6527,25 +6498,6 @@ static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64
   return run->failed;
 }
 
-static void gmlo_run_destroy(gmlake_offload_run *run) {
-  gmlake_offload_host host = run->desc.host;
-  size_t j;
-  int lane;
-  run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* so that nothing starts any more */
-  gmlo_works_sync(&run->works);
-  for (lane = 0; lane < 2; lane++) {
-    if (run->lanes[lane].busy) gmlo_copy_done(run, lane);
-  }
-  for (j = 0; j < run->job_count; j++) {
-    if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
-  }
-  gmlo_works_leave(&run->works);
-  gmlo_free(&host, run->jobs);
-  gmlo_free(&host, run->pointers);
-  gmlo_free(&host, run->requests);
-  gmlo_free(&host, run);
-}
-
 /* Allocates and fills the persistent tensors: on the host if the plan has them there when an
    iteration begins, or if the device has no room left. */
 static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id) {
@@ -6667,7 +6619,24 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
 }
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
-  if (run != NULL) gmlo_run_destroy(run);
+  gmlake_offload_host host;
+  size_t j;
+  int lane;
+  if (run == NULL) return;
+  host = run->desc.host;
+  run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* so that nothing starts any more */
+  gmlo_works_sync(&run->works);
+  for (lane = 0; lane < 2; lane++) {
+    if (run->lanes[lane].busy) gmlo_copy_done(run, lane);
+  }
+  for (j = 0; j < run->job_count; j++) {
+    if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
+  }
+  gmlo_works_leave(&run->works);
+  gmlo_free(&host, run->jobs);
+  gmlo_free(&host, run->pointers);
+  gmlo_free(&host, run->requests);
+  gmlo_free(&host, run);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -7438,7 +7407,7 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_cyclic *c) {
     search->best = plan;
     plan = former;
   }
-  gmlo_plan_destroy(plan);
+  gmlake_offload_plan_destroy(plan);
   return result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
@@ -7675,7 +7644,7 @@ static uint64_t gmlo_search_begin(gmlo_search *search, gmlake_offload_planner *p
 
 static void gmlo_search_leave(gmlo_search *search) {
   if (search->trying != GMLO_TRYING_NONE) gmlo_cyclic_leave(&search->cyclic);
-  gmlo_plan_destroy(search->best);
+  gmlake_offload_plan_destroy(search->best);
   memset(search, 0, sizeof *search);
 }
 
@@ -7691,7 +7660,7 @@ static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uin
 
 static void gmlo_search_drop(const gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   size_t j;
-  for (j = 0; plans != NULL && j < planner->job_count; j++) gmlo_plan_destroy(plans[j]);
+  for (j = 0; plans != NULL && j < planner->job_count; j++) gmlake_offload_plan_destroy(plans[j]);
   gmlo_free(&planner->desc.host, plans);
 }
 
@@ -7712,7 +7681,7 @@ static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_pl
     gmlo_planner_job *job = &planner->jobs[j];
     if (job->graph == NULL) continue;
     GMLAKE_OFFLOAD_ASSERT(plans[j] != NULL);
-    gmlo_plan_destroy(job->plan);
+    gmlake_offload_plan_destroy(job->plan);
     job->plan = plans[j];
     plans[j] = NULL;
     job->plan_count++;

@@ -322,7 +322,7 @@ static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_
   m->ends = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->ends);
   m->device_bytes = (size_t *)gmlo_take(&m->scope, graph->device_count, sizeof *m->device_bytes);
   if (m->ref_offsets == NULL || m->begins == NULL || m->ends == NULL || m->device_bytes == NULL) {
-    gmlo_memgraph_destroy(m);
+    gmlake_offload_memgraph_destroy(m);
     return NULL;
   }
   return m;
@@ -1419,7 +1419,7 @@ static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgrap
       c.out->info.home_bytes += desc->graph->tensors[c.homes[i]].bytes;
     }
   } else {
-    gmlo_memgraph_destroy(c.out);
+    gmlake_offload_memgraph_destroy(c.out);
     c.out = NULL;
   }
   *out_refused = c.failed;
@@ -1529,7 +1529,7 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
   }
   if (m->info.time_ns != 0) return m;
   *out_refused = 1;
-  gmlo_memgraph_destroy(m);
+  gmlake_offload_memgraph_destroy(m);
   return NULL;
 }
 
@@ -1573,14 +1573,14 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
     r->at = number;
     m = former;
   }
-  gmlo_memgraph_destroy(m);
+  gmlake_offload_memgraph_destroy(m);
   return 1;
 }
 
 /* Leaves superfluous edges out, which change nothing in the simulation. */
 static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
   if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_transpose(m)) return m;
-  gmlo_memgraph_destroy(m);
+  gmlake_offload_memgraph_destroy(m);
   return NULL;
 }
 
@@ -1611,7 +1611,7 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
   } while (done && r.at != from);
   for (; number < GMLO_TUNINGS && done; number++) done = gmlo_tuner_try(&r, number);
   if (done) return gmlo_memgraph_finish(r.best);
-  gmlo_memgraph_destroy(r.best);
+  gmlake_offload_memgraph_destroy(r.best);
   return NULL;
 }
 

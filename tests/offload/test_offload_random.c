@@ -693,7 +693,7 @@ static void work_is_bounded(void **state) {
     assert_true(gmlo_search_try(&search, 0, 0, 0));
     spent[i] = search.try_work;
     peaks[i] = search.best->info.peak_bytes;
-    gmlo_plan_destroy(search.best);
+    gmlake_offload_plan_destroy(search.best);
     assert_true(spent[i] <= work + work / 4);
   }
   assert_true(spent[0] < spent[1]);
