@@ -730,6 +730,7 @@ typedef struct gmlake_offload_launch {
       stream; /* of the job on that device. A run uses stream 0 only. A memgraph uses the streams
                       below stream_count for operators, and copy_count more for transfers */
   uint64_t iteration;
+  int is_again; /* it ran in this iteration already */
   gmlake_offload_op_desc desc;
   void *const *reads, *const *writes;
 } gmlake_offload_launch;
@@ -807,8 +808,8 @@ typedef struct gmlake_offload_mock_desc {
 
 typedef struct gmlake_offload_mock_census {
   uint64_t call_count; /* calls of the backend's functions so far, without `now` and `stream` */
-  uint64_t digest;     /* of all that operators wrote, in whatever order they ran. It is wrong if
-                          an operator that ran again wrote other bytes than the first time */
+  uint64_t digest;     /* of all that operators wrote when they ran for the first time in an
+                          iteration, in whatever order they ran */
   uint64_t race_count; /* operators and copies whose input changed while they ran */
   uint64_t launch_count, copy_count;
   uint64_t rerun_count; /* launches of operators that had run in the same iteration already */
@@ -6001,22 +6002,19 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
 
 /* ---- Operators ---- */
 
-/* Whether all that the job's next step reads is on the device; requests what is missing. *out_bytes
-   is what it has to allocate. */
+/* Whether all that the job's next step reads is on the device. Requests what is missing, if no step
+   of the job runs. *out_bytes is what it has to allocate. */
 static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_bytes) {
   gmlo_run_job *job = &run->jobs[id];
-  uint32_t op = job->steps[job->at].op;
+  uint32_t op = job->steps[job->at + job->running].op;
   size_t i, read_count = job->graph->ops[op].read_count;
-  int ready = 1;
+  int ready = 1, is_ahead = job->running != 0;
   *out_bytes = 0;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
     gmlo_run_tensor *state = &job->tensors[tensor];
-    if (state->going) {
-      state->keep = 1;
-      if (i >= read_count) ready = 0;
-    }
-    if (state->coming) ready = 0;
+    if (state->going && !is_ahead) state->keep = 1;
+    if (state->coming || (state->going && (is_ahead || i >= read_count))) ready = 0;
     if (state->there || (i < read_count && state->coming)) continue;
     if (i >= read_count && (gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) != 0) continue;
     if (i >= read_count) {
@@ -6024,6 +6022,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
       continue;
     }
     ready = 0;
+    if (is_ahead) break;
     if (!state->host_valid) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
       return 0;
@@ -6093,6 +6092,7 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   launch.job = id;
   launch.op = op;
   launch.iteration = job->iteration;
+  launch.is_again = job->steps[job->at + job->running].remade != GMLAKE_OFFLOAD_NONE;
   if (!gmlo_works_launch(&run->works, &launch, pointers, gmlo_job_stream(&run->desc, id),
                          (uint64_t)GMLO_TOKEN_OP << GMLO_TOKEN_SHIFT | id)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
@@ -6111,31 +6111,13 @@ static int gmlo_step_is_void(const gmlo_run_job *job) {
          !job->tensors[remade].remaking;
 }
 
-/* Whether the step can be launched behind those that run: all that it reads is on the device.
-   *out_bytes is what it has to allocate. */
-static int gmlo_step_is_ready_ahead(const gmlake_offload_run *run, const gmlo_run_job *job,
-                                    size_t *out_bytes) {
-  uint32_t op = job->steps[job->at + job->running].op;
-  size_t i;
-  *out_bytes = 0;
-  for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
-    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
-    const gmlo_run_tensor *state = &job->tensors[tensor];
-    if (state->coming || state->going) return 0;
-    if (state->there) continue;
-    if (i < job->graph->ops[op].read_count) return 0;
-    *out_bytes += gmlo_run_room(run, gmlo_run_bytes(job, tensor));
-  }
-  return 1;
-}
-
 /* Launches one more step behind those that run, if it can. 1 if it did. [N4] */
 static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
   if (job->running > run->desc.launch_ahead_max || job->at + job->running >= job->step_count ||
       run->acquirer != GMLAKE_OFFLOAD_NONE || gmlo_step_is_void(job) ||
-      !gmlo_step_is_ready_ahead(run, job, &bytes) || !gmlo_run_fits(run, bytes) ||
+      !gmlo_step_is_ready(run, id, &bytes) || !gmlo_run_fits(run, bytes) ||
       !gmlo_step_alloc(run, id, bytes)) {
     return 0;
   }
@@ -13855,18 +13837,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_plan(
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
 
-/* The digest of an operator, to compare when it runs again. */
-typedef struct gmlo_mock_result {
-  uint64_t iteration, digest; /* iteration: + 1; 0: it never ran */
-} gmlo_mock_result;
-
-/* The results of one job's operators. */
-typedef struct gmlo_mock_job {
-  const gmlake_offload_graph *graph;
-  gmlo_mock_result *ops;
-  size_t op_count;
-} gmlo_mock_job;
-
 typedef struct gmlo_mock_range {
   struct gmlo_mock_range *next;
   char *ptr;
@@ -13888,8 +13858,6 @@ typedef struct gmlo_mock {
   gmlake_offload_backend table;
   gmlake_offload_mock_desc desc;
   gmlake_offload_mock_census census; /* the clock has what it counts */
-  gmlo_mock_job *pasts;              /* by job */
-  size_t past_count, past_capacity;
   uint64_t random;
   gmlo_mock_range *ranges;
   gmlo_mock_piece *pieces; /* [K4] the oldest first */
@@ -14055,36 +14023,6 @@ static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_clock_entr
   return digest;
 }
 
-/* Whether another job has the number now: its iteration is one that the job before had completed.
-   */
-static int gmlo_mock_job_is_over(const gmlo_mock_job *past, const gmlake_offload_launch *launch) {
-  const gmlake_offload_graph *graph = launch->graph;
-  return past->graph != graph || past->op_count != graph->op_count ||
-         past->ops[graph->order[graph->op_count - 1]].iteration > launch->iteration;
-}
-
-/* Makes room for the results of the job's operators. 0 if host memory is refused. */
-static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *launch) {
-  size_t more = launch->job + (size_t)1 - mock->past_count;
-  gmlo_mock_job *past;
-  if (launch->job >= mock->past_count) {
-    gmlo_mock_job *pasts = (gmlo_mock_job *)gmlo_grow(
-        &mock->desc.host, mock->pasts, mock->past_count, more, &mock->past_capacity, sizeof *pasts);
-    if (pasts == NULL) return 0;
-    memset(pasts + mock->past_count, 0, more * sizeof *pasts);
-    mock->pasts = pasts;
-    mock->past_count += more;
-  }
-  past = &mock->pasts[launch->job];
-  if (past->ops != NULL && !gmlo_mock_job_is_over(past, launch)) return 1;
-  gmlo_free(&mock->desc.host, past->ops);
-  past->graph = launch->graph;
-  past->op_count = launch->graph->op_count;
-  past->ops =
-      (gmlo_mock_result *)gmlo_zeroed(&mock->desc.host, past->op_count, sizeof(gmlo_mock_result));
-  return past->ops != NULL;
-}
-
 /* Begins an operator: notes what it reads, and overwrites what it writes but does not read. */
 static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_clock_entry *entry) {
   const gmlake_offload_launch *launch = &entry->launch;
@@ -14105,7 +14043,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, voi
   int transfer = (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
   gmlo_clock_entry *entry;
   void **pointers;
-  if (gmlo_clock_fails(&mock->clock) || !gmlo_mock_remember(mock, launch)) return 1;
+  if (gmlo_clock_fails(&mock->clock)) return 1;
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
   if (pointers == NULL) return 1;
   entry = gmlo_clock_queue(&mock->clock, stream, transfer ? GMLO_CLOCK_PEER : GMLO_CLOCK_WORK);
@@ -14146,20 +14084,17 @@ static int gmlo_mock_op_write(gmlo_mock *mock, const gmlo_clock_entry *entry, ui
   return 1;
 }
 
-/* Ends an operator, and adds its digest once for each iteration. */
+/* Ends an operator, and adds its digest if it ran for the first time. What it writes when it runs
+   again is in the digests of those that read it. */
 static void gmlo_mock_op_end(gmlo_mock *mock, gmlo_clock_entry *entry) {
   const gmlake_offload_launch *launch = &entry->launch;
-  gmlo_mock_result *memory = &mock->pasts[launch->job].ops[launch->op];
   uint64_t digest = gmlo_mock_op_source(mock, entry);
   if (digest != entry->source) mock->census.race_count++;
   if (!gmlo_mock_op_write(mock, entry, &digest)) mock->clock.failed = 1;
-  if (memory->iteration != launch->iteration + 1) {
-    mock->census.digest += gmlo_mix(digest + launch->iteration);
-    memory->iteration = launch->iteration + 1;
-    memory->digest = digest;
-  } else {
+  if (launch->is_again) {
     mock->census.rerun_count++;
-    if (memory->digest != digest) mock->census.digest += gmlo_mix(digest ^ 1);
+  } else {
+    mock->census.digest += gmlo_mix(digest + launch->iteration);
   }
   gmlo_free(&mock->desc.host, entry->pointers);
 }
@@ -14363,7 +14298,6 @@ static void gmlo_mock_free(gmlo_mock *mock) {
       gmlo_free(&host, clock->streams[i]->entries[n].pointers);
     }
   }
-  for (i = 0; i < mock->past_count; i++) gmlo_free(&host, mock->pasts[i].ops);
   while (mock->ranges != NULL) {
     gmlo_mock_range *range = mock->ranges;
     mock->ranges = range->next;
@@ -14372,7 +14306,6 @@ static void gmlo_mock_free(gmlo_mock *mock) {
   }
   gmlo_clock_leave(clock);
   gmlo_free(&host, mock->pieces);
-  gmlo_free(&host, mock->pasts);
   gmlo_free(&host, mock);
 }
 
