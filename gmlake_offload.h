@@ -2013,15 +2013,23 @@ static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Bytes that the operator uses on that device, or on all devices if it is GMLAKE_OFFLOAD_NONE. A
-   tensor that it reads and writes counts once. */
-static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, uint32_t op, uint32_t device) {
+/* A tensor's bytes, rounded up to the alignment, and then never 0. align: 0: none. */
+static size_t gmlo_footprint(const gmlake_offload_graph *graph, uint32_t tensor, size_t align) {
+  size_t bytes = graph->tensors[tensor].bytes;
+  if (align == 0) return bytes;
+  return bytes == 0 ? align : (bytes + align - 1) / align * align;
+}
+
+/* What the operator uses on that device, or on all devices if it is GMLAKE_OFFLOAD_NONE. A tensor
+   that it reads and writes counts once. */
+static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, uint32_t op, uint32_t device,
+                                  size_t align) {
   size_t i, bytes = 0;
   for (i = 0; i < gmlo_op_refs(graph, op); i++) {
     uint32_t t = gmlo_op_ref(graph, op, i);
     if (device != GMLAKE_OFFLOAD_NONE && graph->tensors[t].device != device) continue;
     if (i >= graph->ops[op].read_count && (gmlo_op_uses(graph, op, t) & GMLO_READS) != 0) continue;
-    bytes += graph->tensors[t].bytes;
+    bytes += gmlo_footprint(graph, t, align);
   }
   return bytes;
 }
@@ -2085,12 +2093,12 @@ static void gmlo_graph_measure_ops(gmlake_offload_graph *graph, size_t *bytes) {
     uint32_t op = graph->order[p];
     gmlo_graph_count_made(graph, p, bytes);
     gmlo_most(&graph->info.peak_bytes, bytes[graph->device_count]);
-    gmlo_most(&graph->info.op_bytes_max, gmlo_graph_op_bytes(graph, op, GMLAKE_OFFLOAD_NONE));
+    gmlo_most(&graph->info.op_bytes_max, gmlo_graph_op_bytes(graph, op, GMLAKE_OFFLOAD_NONE, 0));
     for (i = 0; i < gmlo_op_refs(graph, op); i++) {
       uint32_t device = graph->tensors[gmlo_op_ref(graph, op, i)].device;
       gmlo_most(&graph->devices[device].peak_bytes, bytes[device]);
       if (i == 0 || (graph->ops[op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
-        gmlo_most(&graph->devices[device].op_bytes_max, gmlo_graph_op_bytes(graph, op, device));
+        gmlo_most(&graph->devices[device].op_bytes_max, gmlo_graph_op_bytes(graph, op, device, 0));
       }
     }
     if ((graph->ops[op].flags & GMLAKE_OFFLOAD_TRANSFER) == 0) {
@@ -4926,17 +4934,10 @@ static void gmlo_works_leave(gmlo_works *works) {
    [V1] Edges lead from a lower node to a higher one.
    Cost: constant. Fails: never. */
 
-typedef struct gmlo_node {
-  gmlake_offload_node_kind kind;
-  uint32_t device, op, tensor;
-  uint32_t mark; /* the last list or node that named it */
-  size_t device_offset, host_offset;
-} gmlo_node;
-
 struct gmlake_offload_memgraph {
   gmlo_scope scope;
   const gmlake_offload_graph *graph;
-  gmlo_node *nodes;
+  gmlake_offload_node *nodes; /* whose `start` is the last list or node that named it, at first */
   size_t node_count, node_capacity;
   size_t *before_begin; /* node_count + 1 */
   uint32_t *before;
@@ -4947,8 +4948,7 @@ struct gmlake_offload_memgraph {
   size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
   gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
   size_t *device_bytes;                /* for each device, of scope */
-  uint32_t *starts; /* the nodes in the order in which the simulation starts them, */
-  uint32_t *ranks;  /* and the place of each node in it; NULL: there is no order yet */
+  uint32_t *starts; /* the nodes in the order in which the simulation starts them */
   size_t work;      /* looks at blocks and homes that finding all places took */
   gmlake_offload_memgraph_info info;
 };
@@ -4966,7 +4966,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph 
   gmlo_free(&host, m->after_begin);
   gmlo_free(&host, m->after);
   gmlo_free(&host, m->starts);
-  gmlo_free(&host, m->ranks);
   gmlo_leave(&m->scope);
   gmlo_free(&host, m);
 }
@@ -4979,28 +4978,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
     const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node) {
-  const gmlo_node *n;
-  size_t begin;
   if (memgraph == NULL || out_node == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   if (node >= memgraph->node_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  memset(out_node, 0, sizeof *out_node);
-  n = &memgraph->nodes[node];
-  begin = memgraph->before_begin[node];
-  out_node->kind = n->kind;
-  out_node->device = n->device;
-  out_node->op = n->op;
-  out_node->tensor = n->tensor;
-  out_node->device_offset = n->device_offset;
-  out_node->host_offset = n->host_offset;
-  out_node->before = memgraph->before + begin;
-  out_node->memory = memgraph->memory + begin;
-  out_node->before_count = memgraph->before_begin[node + 1] - begin;
-  out_node->start = memgraph->ranks[node];
-  if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
-    const gmlo_op *op = &memgraph->graph->ops[n->op];
-    out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
-    out_node->write_offsets = out_node->read_offsets + op->read_count;
-  }
+  *out_node = memgraph->nodes[node];
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -5054,7 +5034,7 @@ typedef struct gmlo_ready {
 } gmlo_ready;
 
 static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
-  const gmlo_node *node = &m->nodes[id];
+  const gmlake_offload_node *node = &m->nodes[id];
   size_t kind = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD ? 2 : 3;
   if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
     kind = (m->graph->ops[node->op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
@@ -5239,7 +5219,7 @@ static int gmlo_nodes_launch(gmlo_nodes *n, uint32_t id, uint32_t number, uint64
 }
 
 static int gmlo_nodes_copy(gmlo_nodes *n, uint32_t id, uint32_t number) {
-  const gmlo_node *node = &n->memgraph->nodes[id];
+  const gmlake_offload_node *node = &n->memgraph->nodes[id];
   gmlake_offload_copy copy;
   memset(&copy, 0, sizeof copy);
   copy.device = node->device;

@@ -496,24 +496,9 @@ typedef struct gmlo_compiler {
   int failed;
 } gmlo_compiler;
 
-/* Bytes of a tensor's place: rounded up to the alignment, and never 0. */
-static size_t gmlo_footprint(const gmlake_offload_memgraph_desc *desc, uint32_t tensor) {
-  size_t align = desc->align_bytes, bytes = desc->graph->tensors[tensor].bytes;
-  return bytes == 0 ? align : (bytes + align - 1) / align * align;
-}
-
-/* Bytes of the places of all tensors that the operator uses on the device. */
-static size_t gmlo_op_footprint(const gmlake_offload_memgraph_desc *desc, uint32_t op,
-                                uint32_t device) {
-  const gmlo_op *o = &desc->graph->ops[op];
-  size_t i, bytes = 0;
-  for (i = 0; i < o->read_count + o->write_count; i++) {
-    uint32_t tensor = desc->graph->refs[o->first_ref + i];
-    if (desc->graph->tensors[tensor].device != device) continue;
-    if (i >= o->read_count && (gmlo_op_uses(desc->graph, op, tensor) & GMLO_READS) != 0) continue;
-    bytes += gmlo_footprint(desc, tensor);
-  }
-  return bytes;
+/* Bytes of a tensor's place. */
+static size_t gmlo_place_bytes(const gmlo_compiler *c, uint32_t tensor) {
+  return gmlo_footprint(c->graph, tensor, c->desc->align_bytes);
 }
 
 /* ---- Lists of nodes ---- */
@@ -535,9 +520,9 @@ static uint32_t gmlo_list_push(gmlo_compiler *c, uint32_t list, uint32_t node) {
 static uint32_t gmlo_list_join(gmlo_compiler *c, uint32_t list, uint32_t more) {
   uint32_t at;
   for (at = more; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
-    gmlo_node *node = &c->out->nodes[c->cells[at].node];
-    if (node->mark == c->marks) continue;
-    node->mark = c->marks;
+    gmlake_offload_node *node = &c->out->nodes[c->cells[at].node];
+    if (node->start == c->marks) continue;
+    node->start = c->marks;
     list = gmlo_list_push(c, list, c->cells[at].node);
   }
   return list;
@@ -549,9 +534,9 @@ static uint32_t gmlo_node_add(gmlo_compiler *c, gmlake_offload_node_kind kind, u
                               uint32_t op, uint32_t tensor) {
   gmlake_offload_memgraph *m = c->out;
   const gmlake_offload_host *host = &c->scope.host;
-  gmlo_node *nodes = (gmlo_node *)gmlo_grow(host, m->nodes, m->node_count, 1, &m->node_capacity,
-                                            sizeof *nodes),
-            *node;
+  gmlake_offload_node *node,
+      *nodes = (gmlake_offload_node *)gmlo_grow(host, m->nodes, m->node_count, 1, &m->node_capacity,
+                                                sizeof *nodes);
   size_t *begin;
   if (nodes != NULL) m->nodes = nodes;
   begin = (size_t *)gmlo_grow(host, m->before_begin, m->node_count == 0 ? 0 : m->node_count + 1, 2,
@@ -581,7 +566,7 @@ static void gmlo_edge_add(gmlo_compiler *c, uint32_t from, int memory) {
   const gmlake_offload_host *host = &c->scope.host;
   uint32_t *before;
   unsigned char *kinds;
-  if (from == GMLAKE_OFFLOAD_NONE || c->failed || m->nodes[from].mark == c->marks) return;
+  if (from == GMLAKE_OFFLOAD_NONE || c->failed || m->nodes[from].start == c->marks) return;
   before =
       (uint32_t *)gmlo_grow(host, m->before, m->edge_count, 1, &m->edge_capacity, sizeof *before);
   if (before != NULL) m->before = before;
@@ -591,7 +576,7 @@ static void gmlo_edge_add(gmlo_compiler *c, uint32_t from, int memory) {
     c->failed = 1;
     return;
   }
-  m->nodes[from].mark = c->marks;
+  m->nodes[from].start = c->marks;
   before[m->edge_count] = from;
   kinds[m->edge_count] = (unsigned char)memory;
   m->before_begin[m->node_count] = ++m->edge_count;
@@ -907,7 +892,7 @@ static void gmlo_sim_free(gmlo_compiler *c, uint32_t tensor, int on_host) {
 static int gmlo_host_place(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlo_arena *arena = &c->arenas[c->device_count];
-  size_t bytes = gmlo_footprint(c->desc, tensor);
+  size_t bytes = gmlo_place_bytes(c, tensor);
   uint32_t b;
   if (!gmlo_kind_is_made(c->graph->tensors[tensor].kind)) {
     if (state->host_offset != GMLAKE_OFFLOAD_NOWHERE) return 1;
@@ -967,7 +952,7 @@ static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
 static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
-  size_t bytes = gmlo_footprint(c->desc, tensor), sum = 0;
+  size_t bytes = gmlo_place_bytes(c, tensor), sum = 0;
   uint32_t e;
   for (e = b; sum < bytes; e = c->blocks[e].next) {
     sum += c->blocks[e].bytes;
@@ -999,7 +984,7 @@ static uint32_t gmlo_home_block(gmlo_compiler *c, uint32_t tensor) {
 
 /* Gives the tensor its home, if all of it is free or of tensors that may leave. 1 if it did. */
 static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, size_t after) {
-  size_t home = c->tensors[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
+  size_t home = c->tensors[tensor].home, end = home + gmlo_place_bytes(c, tensor);
   uint32_t b = gmlo_home_block(c, tensor), e;
   for (e = b; e != GMLAKE_OFFLOAD_NONE && c->blocks[e].offset < end; e = c->blocks[e].next) {
     uint32_t other = c->blocks[e].tensor;
@@ -1018,7 +1003,7 @@ static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, size_t after) {
 static int gmlo_sim_malloc(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
-  size_t bytes = gmlo_footprint(c->desc, tensor);
+  size_t bytes = gmlo_place_bytes(c, tensor);
   uint32_t b;
   if (state->has_home && !c->first_fit && gmlo_occupy_home(c, tensor, SIZE_MAX)) return 1;
   b = gmlo_find_free(c, arena, bytes, c->first_fit);
@@ -1238,7 +1223,7 @@ static size_t gmlo_list_persistent(const gmlo_compiler *c, uint32_t device,
 /* Gives the tensor its home, above the homes so far. 0 if host memory is refused. */
 static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t *bytes) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
-  size_t more = gmlo_footprint(c->desc, tensor);
+  size_t more = gmlo_place_bytes(c, tensor);
   if (!gmlo_block_take(c, &c->arenas[c->graph->tensors[tensor].device], *b, more, tensor)) return 0;
   state->device.block = state->home_near = *b;
   state->has_home = state->device.there = 1;
@@ -1259,10 +1244,10 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_persistent 
   uint32_t b = c->arenas[device].first;
   room = room * c->tuning.home_percent / 100;
   if (c->tuning.in_place) room = (double)c->devices->bytes[device];
-  for (i = 0; i < count; i++) all += (double)gmlo_footprint(c->desc, starts[i].tensor);
+  for (i = 0; i < count; i++) all += (double)gmlo_place_bytes(c, starts[i].tensor);
   for (; spread >= 0; spread--) {
     for (i = 0; i < count && b != GMLAKE_OFFLOAD_NONE; i++) {
-      double more = (double)gmlo_footprint(c->desc, starts[i].tensor);
+      double more = (double)gmlo_place_bytes(c, starts[i].tensor);
       seen += more;
       if (c->tensors[starts[i].tensor].has_home || (double)bytes + more > room) continue;
       if (spread && starts[i].key != 0 && (double)bytes + more > room * (seen / all)) continue;
@@ -1341,7 +1326,7 @@ static void gmlo_compile_places(gmlo_compiler *c) {
   gmlake_offload_memgraph *m = c->out;
   size_t t, d, i;
   for (i = 0; i < m->node_count; i++) {
-    gmlo_node *node = &m->nodes[i];
+    gmlake_offload_node *node = &m->nodes[i];
     m->info.op_count += node->kind == GMLAKE_OFFLOAD_NODE_OP;
     if (node->kind == GMLAKE_OFFLOAD_NODE_OP) continue;
     if (gmlo_kind_is_made(c->graph->tensors[node->tensor].kind)) {
@@ -1433,7 +1418,8 @@ static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgrap
    Cost: a simulation is linear in nodes and edges, times the queues. Fails: where host memory is
    refused. */
 
-static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc, const gmlo_node *node) {
+static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc,
+                               const gmlake_offload_node *node) {
   size_t bytes;
   if (node->kind == GMLAKE_OFFLOAD_NODE_OP) return desc->graph->ops[node->op].time_ns;
   bytes = desc->graph->tensors[node->tensor].bytes;
@@ -1462,7 +1448,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
       if (r.queues[q].active == 0) {
         nodes[q] = gmlo_ready_pop(&r, q);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
-        m->ranks[nodes[q]] = (uint32_t)started;
+        m->nodes[nodes[q]].start = (uint32_t)started;
         m->starts[started++] = nodes[q];
         ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
         if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* hundreds of years */
@@ -1523,8 +1509,7 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
   gmlake_offload_memgraph *m = gmlo_build_memgraph(desc, devices, tuning, out_refused);
   if (m == NULL) return NULL;
   m->starts = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->starts);
-  m->ranks = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->ranks);
-  if (m->starts != NULL && m->ranks != NULL && gmlo_memgraph_transpose(m)) {
+  if (m->starts != NULL && gmlo_memgraph_transpose(m)) {
     m->info.time_ns = gmlo_simulate(desc, m);
   }
   if (m->info.time_ns != 0) return m;
@@ -1577,11 +1562,24 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   return 1;
 }
 
-/* Leaves superfluous edges out, which change nothing in the simulation. */
+/* Leaves superfluous edges out, which change nothing in the simulation, and tells the nodes where
+   their edges and places are. */
 static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
-  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_transpose(m)) return m;
-  gmlake_offload_memgraph_destroy(m);
-  return NULL;
+  size_t v;
+  if (m == NULL || !gmlo_memgraph_reduce(m) || !gmlo_memgraph_transpose(m)) {
+    gmlake_offload_memgraph_destroy(m);
+    return NULL;
+  }
+  for (v = 0; v < m->node_count; v++) {
+    gmlake_offload_node *node = &m->nodes[v];
+    node->before = m->before + m->before_begin[v];
+    node->memory = m->memory + m->before_begin[v];
+    node->before_count = m->before_begin[v + 1] - m->before_begin[v];
+    if (node->kind != GMLAKE_OFFLOAD_NODE_OP) continue;
+    node->read_offsets = m->ref_offsets + m->graph->ops[node->op].first_ref;
+    node->write_offsets = node->read_offsets + m->graph->ops[node->op].read_count;
+  }
+  return m;
 }
 
 /* Begins with the memgraph in which nothing moves, if there is one. Then descends by coordinates:
@@ -1633,7 +1631,7 @@ static gmlake_offload_result gmlo_devices_size(const gmlake_offload_memgraph_des
   const gmlake_offload_graph *graph = desc->graph;
   size_t d, t, sum = 0, most = 0;
   for (t = 0; t < graph->tensor_count; t++) {
-    size_t footprint = gmlo_footprint(desc, (uint32_t)t);
+    size_t footprint = gmlo_footprint(graph, (uint32_t)t, desc->align_bytes);
     if (footprint > GMLO_BYTES_MAX - sum) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
     sum += footprint;
     devices->bytes[graph->tensors[t].device] += footprint;
@@ -1649,20 +1647,21 @@ static gmlake_offload_result gmlo_devices_size(const gmlake_offload_memgraph_des
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Finds the largest operator and the busiest device. busy_ns has room for one figure for each
-   device. */
+/* Finds the largest operator and the busiest device. */
 static gmlake_offload_result gmlo_devices_load(const gmlake_offload_memgraph_desc *desc,
-                                               gmlo_devices *devices, uint64_t *busy_ns) {
+                                               gmlo_devices *devices) {
   const gmlake_offload_graph *graph = desc->graph;
-  size_t op;
+  size_t op, d;
+  for (d = 0; d < graph->device_count; d++) {
+    uint64_t busy_ns = graph->devices[d].time_ns;
+    if (busy_ns > devices->least_ns) devices->least_ns = busy_ns;
+  }
   for (op = 0; op < graph->op_count; op++) {
     const gmlo_op *o = &graph->ops[op];
     int target, transfer = (o->flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
-    if (!transfer) busy_ns[o->device] += o->time_ns;
-    if (busy_ns[o->device] > devices->least_ns) devices->least_ns = busy_ns[o->device];
     for (target = 0; target <= transfer; target++) { /* a transfer's devices are two */
       uint32_t device = target ? graph->tensors[graph->refs[o->first_ref + 1]].device : o->device;
-      size_t bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
+      size_t bytes = gmlo_graph_op_bytes(graph, (uint32_t)op, device, desc->align_bytes);
       if (bytes > devices->largest[device]) devices->largest[device] = bytes;
       if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
     }
@@ -1674,16 +1673,14 @@ static gmlake_offload_result gmlo_memgraph_compile(const gmlake_offload_memgraph
                                                    gmlake_offload_memgraph **out_memgraph) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   size_t count = desc->graph->device_count;
-  uint64_t *busy_ns;
   gmlo_devices devices;
   gmlo_scope scope = gmlo_scope_of(&desc->host);
   memset(&devices, 0, sizeof devices);
   devices.bytes = (size_t *)gmlo_take(&scope, count, sizeof *devices.bytes);
   devices.largest = (size_t *)gmlo_take(&scope, count, sizeof *devices.largest);
-  busy_ns = (uint64_t *)gmlo_take(&scope, count, sizeof *busy_ns);
-  if (devices.bytes != NULL && devices.largest != NULL && busy_ns != NULL) {
+  if (devices.bytes != NULL && devices.largest != NULL) {
     result = gmlo_devices_size(desc, &devices);
-    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_devices_load(desc, &devices, busy_ns);
+    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_devices_load(desc, &devices);
   }
   if (result == GMLAKE_OFFLOAD_OK) {
     *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0 ? gmlo_compile_paper(desc, &devices)
@@ -1808,7 +1805,7 @@ static int gmlo_check_nodes(gmlo_check *c) {
   size_t v, op, count = 0;
   for (op = 0; op < c->graph->op_count; op++) c->op_nodes[op] = GMLAKE_OFFLOAD_NONE;
   for (v = 0; v < m->node_count; v++) {
-    const gmlo_node *node = &m->nodes[v];
+    const gmlake_offload_node *node = &m->nodes[v];
     if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
       if (node->tensor >= c->graph->tensor_count ||
           node->device != c->graph->tensors[node->tensor].device) {
@@ -1837,7 +1834,7 @@ static int gmlo_check_edges(gmlo_check *c) {
   size_t v, e;
   for (v = 0; v < m->node_count; v++) {
     for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
-      if (m->before[e] < v && m->ranks[m->before[e]] < m->ranks[v]) continue;
+      if (m->before[e] < v && m->nodes[m->before[e]].start < m->nodes[v].start) continue;
       return m->before[e] < m->node_count
                  ? gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_CYCLE, (uint32_t)v, m->before[e],
                               GMLAKE_OFFLOAD_NONE,
@@ -1867,7 +1864,7 @@ static void gmlo_check_locate(const gmlo_check *c, uint32_t tensor, int on_host,
    if there is no such use. */
 static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_check_place *use,
                           int *out_writes) {
-  const gmlo_node *node = &c->m->nodes[id];
+  const gmlake_offload_node *node = &c->m->nodes[id];
   const gmlo_op *op;
   if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
     int on_host = (node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) == (i == 1);
@@ -2093,7 +2090,7 @@ static int gmlo_check_replay(gmlo_check *c) {
   int writes;
   for (v = 0; v < c->m->node_count; v++) {
     uint32_t version = GMLAKE_OFFLOAD_NONE;
-    const gmlo_node *node = &c->m->nodes[v];
+    const gmlake_offload_node *node = &c->m->nodes[v];
     for (i = 0; gmlo_check_use(c, v, i, &use, &writes); i++) {
       if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
         version = gmlo_check_version(c, use.tensor, c->graph->position[node->op]) + (writes != 0);

@@ -24,7 +24,7 @@ static gmlake_offload_memgraph_desc compile_desc(const gmlake_offload_graph *gra
 static size_t least_bytes(const gmlake_offload_memgraph_desc *desc, uint32_t device) {
   size_t id, least = 1;
   for (id = 0; id < desc->graph->op_count; id++) {
-    size_t used = gmlo_op_footprint(desc, (uint32_t)id, device);
+    size_t used = gmlo_graph_op_bytes(desc->graph, (uint32_t)id, device, desc->align_bytes);
     if (used > least) least = used;
   }
   return least;

@@ -355,7 +355,7 @@ static void test_defects(void **state) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_memgraph_fault fault;
-  gmlo_node node;
+  gmlake_offload_node node;
   uint32_t from;
   (void)state;
   assert_error(with_offset(m, &m->nodes[1].device_offset, UNIT), STALE_READ);
@@ -414,8 +414,8 @@ static void test_defects_of_orders(void **state) {
   assert_int_equal(fault.node, 1);
   assert_int_equal(fault.other, 4);
   m->before[0] = 0;
-  m->ranks[0] = 1;
-  m->ranks[1] = 0;
+  m->nodes[0].start = 1;
+  m->nodes[1].start = 0;
   assert_error(gmlake_offload_memgraph_check(m, &fault), CYCLE);
   assert_int_equal(fault.node, 1);
   assert_int_equal(fault.other, 0);
