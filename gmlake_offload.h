@@ -603,8 +603,6 @@ typedef struct gmlake_offload_plan_info {
   size_t peak_bytes;                  /* as planned, for this job; in paper mode, for all jobs */
   size_t out_bytes, in_bytes;         /* copied to the host and back, in an iteration */
   uint64_t time_ns, added_ns;         /* an iteration; of it, recomputation and waits */
-  size_t host_start_count;     /* the persistent tensors that are on the host, and not on the */
-  const uint32_t *host_starts; /* device, when an iteration begins */
 } gmlake_offload_plan_info;
 
 /* Makes a plan for one graph from the caller's own events, which may be in any order: for baselines
@@ -615,10 +613,9 @@ typedef struct gmlake_offload_plan_info {
    no longer needed. In the plan's info, peak_bytes and time_ns are those of the graph.
    pre: the graph outlives the plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offload_event *events,
-                           size_t event_count, const uint32_t *host_starts, size_t host_start_count,
-                           const gmlake_offload_host *host, gmlake_offload_plan **out_plan);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_plan_create(
+    const gmlake_offload_graph *graph, const gmlake_offload_event *events, size_t event_count,
+    const gmlake_offload_host *host, gmlake_offload_plan **out_plan);
 
 /* NULL is fine. pre: no run uses it. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan);
@@ -988,8 +985,8 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
 GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run);
 
 /* Adds a job, which runs from the next call of run_iterations on. Allocates and fills its
-   persistent tensors: on the host if the plan has them there when an iteration begins or if the
-   device has no room left, else on the device. *out_job is the lowest number that no other job has.
+   persistent tensors: on the host if the plan brings them back before they leave, or if the device
+   has no room left; else on the device. *out_job is the lowest number that no other job has.
    A planner gives numbers by the same rule: jobs that are added to both, and removed from both when
    they are gone, have the same number in both. The graph must exist until the job is gone. The plan
    (may be NULL) must exist until then, or until the job has begun an iteration by another plan.
@@ -2393,7 +2390,6 @@ struct gmlake_offload_plan {
   gmlake_offload_host host;
   const gmlake_offload_graph *graph;
   gmlake_offload_event *events;
-  uint32_t *host_starts;
   int pauses; /* in paper mode: the next iteration waits for the copies of this one */
   gmlake_offload_plan_info info;
 };
@@ -2429,32 +2425,24 @@ static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_ev
   return ok;
 }
 
-/* A plan with copies of the events, sorted, and of the starts. NULL if host memory is refused. */
+/* A plan with copies of the events, sorted. NULL if host memory is refused. */
 static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
                                            const gmlake_offload_event *events, size_t event_count,
-                                           const uint32_t *starts, size_t start_count,
                                            const gmlake_offload_host *host) {
   gmlake_offload_plan *plan = (gmlake_offload_plan *)gmlo_zeroed(host, 1, sizeof *plan);
   if (plan == NULL) return NULL;
   plan->host = *host;
   plan->graph = graph;
   plan->events = (gmlake_offload_event *)gmlo_zeroed(host, event_count, sizeof *plan->events);
-  plan->host_starts = (uint32_t *)gmlo_zeroed(host, start_count, sizeof *plan->host_starts);
   if (plan->events != NULL && event_count != 0) {
     memcpy(plan->events, events, event_count * sizeof *events);
   }
-  if (plan->host_starts != NULL && start_count != 0) {
-    memcpy(plan->host_starts, starts, start_count * sizeof *starts);
-  }
-  if (plan->events == NULL || plan->host_starts == NULL ||
-      !gmlo_events_sort(graph, plan->events, event_count, host)) {
+  if (plan->events == NULL || !gmlo_events_sort(graph, plan->events, event_count, host)) {
     gmlake_offload_plan_destroy(plan);
     return NULL;
   }
   plan->info.event_count = event_count;
   plan->info.events = plan->events;
-  plan->info.host_start_count = start_count;
-  plan->info.host_starts = plan->host_starts;
   return plan;
 }
 
@@ -2555,44 +2543,27 @@ static gmlake_offload_result gmlo_plan_check_remakes(const gmlake_offload_plan *
   return sound ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
 }
 
-static gmlake_offload_result gmlo_plan_check(const gmlake_offload_graph *graph,
-                                             const gmlake_offload_event *events, size_t event_count,
-                                             const uint32_t *starts, size_t start_count) {
-  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  size_t i;
-  for (i = 0; i < event_count && result == GMLAKE_OFFLOAD_OK; i++) {
-    result = gmlo_event_check(graph, &events[i]);
-  }
-  for (i = 0; i < start_count && result == GMLAKE_OFFLOAD_OK; i++) {
-    if (starts[i] >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-    if (gmlo_kind_is_made(graph->tensors[starts[i]].kind)) {
-      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-    }
-  }
-  return result;
-}
-
 /* ---- Public functions ---- */
 
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offload_event *events,
-                           size_t event_count, const uint32_t *host_starts, size_t host_start_count,
-                           const gmlake_offload_host *host, gmlake_offload_plan **out_plan) {
-  gmlake_offload_result result;
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_plan_create(
+    const gmlake_offload_graph *graph, const gmlake_offload_event *events, size_t event_count,
+    const gmlake_offload_host *host, gmlake_offload_plan **out_plan) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   gmlake_offload_host none;
   size_t i;
   if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_plan = NULL;
   memset(&none, 0, sizeof none);
   if (host == NULL) host = &none;
-  if (graph == NULL || (events == NULL && event_count != 0) || !gmlo_host_valid(host) ||
-      (host_starts == NULL && host_start_count != 0)) {
+  if (graph == NULL || (events == NULL && event_count != 0) || !gmlo_host_valid(host)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
   if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  result = gmlo_plan_check(graph, events, event_count, host_starts, host_start_count);
+  for (i = 0; i < event_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    result = gmlo_event_check(graph, &events[i]);
+  }
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  *out_plan = gmlo_plan_make(graph, events, event_count, host_starts, host_start_count, host);
+  *out_plan = gmlo_plan_make(graph, events, event_count, host);
   if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlo_plan_check_remakes(*out_plan);
   if (result != GMLAKE_OFFLOAD_OK) {
@@ -2615,7 +2586,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan) {
   if (plan == NULL) return;
   host = plan->host;
   gmlo_free(&host, plan->events);
-  gmlo_free(&host, plan->host_starts);
   gmlo_free(&host, plan);
 }
 
@@ -2834,8 +2804,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload
   j = gmlo_planner_find(planner, job);
   if (j == NULL || j->plan == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   info = &j->plan->info;
-  *out_plan = gmlo_plan_make(j->graph, info->events, info->event_count, info->host_starts,
-                             info->host_start_count, &planner->desc.host);
+  *out_plan = gmlo_plan_make(j->graph, info->events, info->event_count, &planner->desc.host);
   if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   (*out_plan)->info.peak_bytes = info->peak_bytes;
   (*out_plan)->info.out_bytes = info->out_bytes;
@@ -4605,8 +4574,7 @@ static void gmlo_cyclic_set_mode(gmlo_cyclic *c, const gmlo_mode *mode) {
 /* The events of one job, while they are collected. */
 typedef struct gmlo_emit {
   gmlake_offload_event *events;
-  uint32_t *starts;
-  size_t event_count, start_count, event_capacity, start_capacity, out_bytes, in_bytes;
+  size_t event_count, event_capacity, out_bytes, in_bytes;
 } gmlo_emit;
 
 /* Turns a time into a trigger and a delay. */
@@ -4655,20 +4623,6 @@ static int gmlo_emit_recompute(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_it
   return 1;
 }
 
-static int gmlo_emit_start(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *item,
-                           const gmlo_gap *gap) {
-  uint32_t *starts;
-  size_t lo = gap->absent_lo % c->slot_count;
-  if (lo != 0 && lo + gap->absent_count <= c->slot_count) return 1;
-  if (gap->absent_count == 0) return 1;
-  starts = (uint32_t *)gmlo_grow(&c->scope.host, d->starts, d->start_count, 1, &d->start_capacity,
-                                 sizeof *starts);
-  if (starts == NULL) return 0;
-  d->starts = starts;
-  d->starts[d->start_count++] = item->tensor;
-  return 1;
-}
-
 static int gmlo_emit_gap(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *item, size_t use) {
   const gmlo_gap *gap = &c->gaps[use];
   gmlake_offload_event event;
@@ -4684,7 +4638,7 @@ static int gmlo_emit_gap(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *it
   if (!gmlo_emit_add(c, d, &event)) return 0;
   if (gap->copies) d->out_bytes += item->bytes;
   d->in_bytes += item->bytes;
-  return item->made || use + 1 != item->use_end || gmlo_emit_start(c, d, item, gap);
+  return 1;
 }
 
 /* The plan of one job. NULL if host memory is refused. */
@@ -4706,10 +4660,7 @@ static gmlake_offload_plan *gmlo_emit_plan(const gmlo_cyclic *c, uint32_t job,
     const gmlo_item *item = c->gaps[u - 1].dropped;
     if (item->job == job) done = gmlo_emit_gap(c, &d, item, u - 1);
   }
-  if (done) {
-    plan =
-        gmlo_plan_make(c->jobs[job].graph, d.events, d.event_count, d.starts, d.start_count, host);
-  }
+  if (done) plan = gmlo_plan_make(c->jobs[job].graph, d.events, d.event_count, host);
   if (plan != NULL) {
     plan->info.out_bytes = d.out_bytes;
     plan->info.in_bytes = d.in_bytes;
@@ -4717,7 +4668,6 @@ static gmlake_offload_plan *gmlo_emit_plan(const gmlo_cyclic *c, uint32_t job,
     plan->info.added_ns = c->added_ns;
   }
   gmlo_free(&c->scope.host, d.events);
-  gmlo_free(&c->scope.host, d.starts);
   return plan;
 }
 
@@ -6460,15 +6410,17 @@ static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64
   return run->failed;
 }
 
-/* Allocates and fills the persistent tensors: on the host if the plan has them there when an
-   iteration begins, or if the device has no room left. */
+/* Allocates and fills the persistent tensors: on the host if the plan brings them back before they
+   leave, or if the device has no room left. */
 static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t t, i;
-  if (job->plan != NULL) {
-    for (i = 0; i < job->plan->info.host_start_count; i++) {
-      job->tensors[job->plan->host_starts[i]].host_valid = 1;
-    }
+  for (i = job->plan != NULL ? job->plan->info.event_count : 0; i-- != 0;) {
+    const gmlake_offload_event *event =
+        &job->plan->events[i]; /* a tensor's first one is the last */
+    job->tensors[event->tensor].host_valid =
+        event->action == GMLAKE_OFFLOAD_SWAP_IN &&
+        !gmlo_kind_is_made(job->graph->tensors[event->tensor].kind);
   }
   for (t = 0; t < job->graph->tensor_count; t++) {
     gmlo_run_tensor *state = &job->tensors[t];

@@ -311,7 +311,7 @@ static int vdnn_make_plan(const vdnn *d, const gmlake_offload_graph *graph,
     events[count++] = baseline_event(GMLAKE_OFFLOAD_SWAP_IN, map->tensor,
                                      vdnn_before(d, vdnn_ahead(d, i)), last_op);
   }
-  ok = events && !gmlake_offload_plan_create(graph, events, count, NULL, 0, NULL, out_plan);
+  ok = events && !gmlake_offload_plan_create(graph, events, count, NULL, out_plan);
   free(events);
   return ok;
 }
@@ -448,7 +448,7 @@ static uint64_t capuchin_remake_ns(const capuchin *c, const capuchin_pair *pair)
   size_t i, count = capuchin_remakes(c->view, pair, events, CAPUCHIN_MAKERS_MAX + 1);
   uint64_t ns = 0;
   if (count > CAPUCHIN_MAKERS_MAX) return 0;
-  if (gmlake_offload_plan_create(c->view->graph, events, count, NULL, 0, NULL, &plan)) return 0;
+  if (gmlake_offload_plan_create(c->view->graph, events, count, NULL, &plan)) return 0;
   gmlake_offload_plan_destroy(plan);
   for (i = 0; i < count; i++) {
     gmlake_offload_op_desc op;
@@ -585,7 +585,7 @@ static inline gmlake_offload_plan *capuchin_plan(const capuchin *c) {
       events[count++] = baseline_event(GMLAKE_OFFLOAD_SWAP_IN, pair->tensor, order[at], evicted);
     }
   }
-  if (events) (void)gmlake_offload_plan_create(v->graph, events, count, NULL, 0, NULL, &plan);
+  if (events) (void)gmlake_offload_plan_create(v->graph, events, count, NULL, &plan);
   free(events);
   return plan;
 }

@@ -114,7 +114,7 @@ static const row graph_rows[] = {
 
     {"plans_by_hand_are_checked",
      VALLEY "out:q,none,0 by-hand!U out:l,none,7 by-hand!U out:l,7,0 by-hand!U remake:l,0,0 "
-            "by-hand!I host-start:e by-hand!I"},
+            "by-hand!I"},
     /* What makes x writes r beside it, which may be written again as long as it is as it was. */
     {"what_is_beside_is_written_again",
      "x=1 r=1 >x,r:1000 >:1000 x>:1000 r>r:1000 x,r>:1000 drop:x,0,0 remake:x,1,0 by-hand run:2 "
@@ -166,14 +166,14 @@ static const row graph_rows[] = {
     /* Operator 1 waits for q: 2 ms at half of both directions' 101 GB/s. */
     {"directions_share_the_link",
      "p=101000000bp q=101000000bp >:1000 q>:1ns >:1000 p>:1ns out:p,none,3 in:q,none,0 "
-     "host-start:q by-hand run:1 in_busy>=1999us in_busy<=4025us out_busy>=2009us "
+     "by-hand run:1 in_busy>=1999us in_busy<=4025us out_busy>=2009us "
      "out_busy<=2012us outs=1"},
-    /* r, which no plan brings, before p and q, which wait for their turn. */
+    /* r, which the plan brings too late, before p and q, which wait for their turn. */
     {"what_is_needed_now_comes_first",
-     "p=55000000bp q=55000000bp r=55000000bp r>:1000 p,q>:1000 host-start:p host-start:q "
-     "host-start:r in:p,none,1 in:q,none,1 by-hand run:1 stall>=2029us stall<=2031us ins=3"},
+     "p=55000000bp q=55000000bp r=55000000bp r>:1000 p,q>:1000 in:p,none,1 "
+     "in:q,none,1 in:r,1,0 by-hand run:1 stall>=2029us stall<=2031us ins=3"},
     {"what_a_plan_brings_later_is_waited_for",
-     "p=55000000bp >:1000 p>:1000 host-start:p in:p,none,1,3000 by-hand run:1 ins=1 "
+     "p=55000000bp >:1000 p>:1000 in:p,none,1,3000 by-hand run:1 ins=1 "
      "stall>=3009us stall<=3011us"},
     {"jobs_wait_for_each_other_in_no_circle",
      "{jobs:3 limit:44000000b} p=11000000bp q=11000000bp r=11000000bp p>:100 q>:200 r>:300 run:8"},

@@ -38,8 +38,6 @@ static struct graph_world {
   size_t next_event, next_node; /* that the line has not named yet */
   gmlake_offload_event events[EVENTS];
   size_t event_count;
-  uint32_t starts[EVENTS];
-  size_t start_count;
   machine machine;
   gmlake_offload_memory memory; /* of the machine, where addresses stay */
   act acts[ACTS];
@@ -501,9 +499,9 @@ static void do_event(const operation *o) {
 
 static void plan_by_hand(const operation *o) {
   gmlake_offload_plan *plan;
-  const gmlake_offload_result result = gmlake_offload_plan_create(
-      g.graph, g.events, g.event_count, g.starts, g.start_count, &counted, &plan);
-  g.event_count = g.start_count = 0;
+  const gmlake_offload_result result =
+      gmlake_offload_plan_create(g.graph, g.events, g.event_count, &counted, &plan);
+  g.event_count = 0;
   if (ends_as_said(o, result)) take_plan(plan);
 }
 
@@ -622,7 +620,6 @@ static void graph_stage_perform(const operation *o) {
   if (o->verb == 'Z') compare_order(o);
   if (o->verb == 'P') make_plan();
   if (strchr("oixy", o->verb)) do_event(o);
-  if (o->verb == 'b') g.starts[g.start_count++ % EVENTS] = id_of(&o->operands[0]);
   if (o->verb == 'B') plan_by_hand(o);
   if (strchr("JLKkUTE", o->verb)) act_on_run(o);
   if (o->verb == 'Q') be_odd((int)o->args[0]);

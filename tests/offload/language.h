@@ -98,9 +98,8 @@ static const struct word {
                                  on up to so many devices, with small tensors */
     {'P', "plan", ""},        /* a planner plans for the options' jobs; the first one's plan */
     {'o', "out", "annt"},     /* events of a plan: tensor, trigger, last use, delay */
-    {'i', "in", "annt"},       {'x', "drop", "annt"},    {'y', "remake", "annt"},
-    {'b', "host-start", "a"}, /* a is on the host when an iteration begins */
-    {'B', "by-hand", ""},     /* the plan of the events so far */
+    {'i', "in", "annt"},       {'x', "drop", "annt"},
+    {'y', "remake", "annt"},   {'B', "by-hand", ""}, /* the plan of the events so far */
     {'J', "job", ""},         /* the run gets one more; else the first word that runs adds them */
     {'L', "leave", "n"},      /* a job leaves */
     {'K', "take", "n"},       /* the job takes the plan; */

@@ -373,7 +373,7 @@ static gmlake_offload_event event_of(gmlake_offload_action action, uint32_t tens
 static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
                                     const gmlake_offload_event *events, size_t count) {
   gmlake_offload_plan *plan;
-  assert_ok(gmlake_offload_plan_create(graph, events, count, NULL, 0, &counted, &plan));
+  assert_ok(gmlake_offload_plan_create(graph, events, count, &counted, &plan));
   return plan;
 }
 
@@ -397,8 +397,7 @@ static void jobs_leave_nothing_behind(void **state) {
   events[2] = event_of(GMLAKE_OFFLOAD_SWAP_IN, p, 0, 0);
   events[2].delay_ns = 20 * MS;
   events[0].action = (gmlake_offload_action)4;
-  assert_error(gmlake_offload_plan_create(graph, events, 3, NULL, 0, NULL, &plan),
-               INVALID_ARGUMENT);
+  assert_error(gmlake_offload_plan_create(graph, events, 3, NULL, &plan), INVALID_ARGUMENT);
   assert_null(plan);
   events[0].action = GMLAKE_OFFLOAD_SWAP_OUT;
   plan = plan_of(graph, events, 3);

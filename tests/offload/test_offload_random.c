@@ -205,8 +205,7 @@ static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
   assert_ok(gmlake_offload_take_plan(planner, job, &plan));
   gmlake_offload_planner_destroy(planner);
   info = plan_info(plan); /* is what plans by hand may be */
-  assert_ok(gmlake_offload_plan_create(graph, info.events, info.event_count, info.host_starts,
-                                       info.host_start_count, &counted, &again));
+  assert_ok(gmlake_offload_plan_create(graph, info.events, info.event_count, &counted, &again));
   gmlake_offload_plan_destroy(again);
   return plan;
 }
@@ -322,7 +321,7 @@ static void nonsense_gives_the_same_bytes(void **state) {
     }
     gmlake_offload_graph_destroy(graph);
     play_text(
-        "{divisor:65536} random:%u,%u %s host-start:t1 host-start:t4 by-hand {jobs:%u} run:4 "
+        "{divisor:65536} random:%u,%u %s by-hand {jobs:%u} run:4 "
         "{jitter:.5 ahead:%u limit:op_most+%u*1048576} run:4",
         3000 + seed, 5 + seed % 60, events, 1 + seed % 2, seed % 5, random_below(20));
   }
