@@ -10,11 +10,6 @@ RECIPE
   GMLAKE_OFFLOAD_BACKEND_CUDA before the implementation for a GPU (needs <cuda.h>), and
   GMLAKE_OFFLOAD_BACKEND_MOCK for a simulation that needs no device.
 
-CONTENTS
-  The manual: an example, what this header does not do, macros, glossary, the graph, how TENSILE
-  plans, how a plan is run, how a session works, how a memgraph is run, the mock, CUDA, threads,
-  errors, costs. Then the declarations, and the implementation.
-
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
       #define GMLAKE_OFFLOAD_IMPLEMENTATION
@@ -626,10 +621,8 @@ gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_pla
 
 /* ---- The planner: TENSILE for the jobs of one device ----------------------------------------- */
 
-#define GMLAKE_OFFLOAD_PAPER 1u         /* planner, memgraph: as the paper says */
-#define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u  /* planner: swaps and waits only */
-#define GMLAKE_OFFLOAD_NO_CROSSING 4u   /* planner: all tensors are back when an iteration ends */
-#define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: also plans time to copy what the host has */
+#define GMLAKE_OFFLOAD_PAPER 1u        /* planner, memgraph: as the paper says */
+#define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u /* planner: swaps and waits only */
 
 /* All zero: an H200's link; saves as much memory as is possible without adding time. */
 typedef struct gmlake_offload_planner_desc {
@@ -648,7 +641,6 @@ typedef struct gmlake_offload_planner_desc {
   size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, or 1/4096 of a job's
                                peak if that is less; in paper mode 1 */
   uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
-  uint64_t margin_ns;       /* a swap in ends at least this long before the tensor is used */
   gmlake_offload_host host; /* for the plans, too */
 } gmlake_offload_planner_desc;
 
@@ -1605,6 +1597,23 @@ static uint64_t gmlo_heap_pop(uint64_t *heap, size_t *count) {
   return top;
 }
 
+/* How many of the items, each of so many bytes, are at most `key`. They ascend by the uint64_t with
+   which they begin. */
+static size_t gmlo_count_to(const void *items, size_t count, size_t item_bytes, uint64_t key) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    uint64_t at;
+    memcpy(&at, (const char *)items + middle * item_bytes, sizeof at);
+    if (at <= key) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 /* The link's directions, as indices. */
 #define GMLO_OUT 0
 #define GMLO_IN 1
@@ -2430,6 +2439,7 @@ static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
                                            const gmlake_offload_event *events, size_t event_count,
                                            const gmlake_offload_host *host) {
   gmlake_offload_plan *plan = (gmlake_offload_plan *)gmlo_zeroed(host, 1, sizeof *plan);
+  size_t i;
   if (plan == NULL) return NULL;
   plan->host = *host;
   plan->graph = graph;
@@ -2443,6 +2453,11 @@ static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
   }
   plan->info.event_count = event_count;
   plan->info.events = plan->events;
+  for (i = 0; i < event_count; i++) {
+    size_t bytes = graph->tensors[events[i].tensor].bytes;
+    if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) plan->info.out_bytes += bytes;
+    if (events[i].action == GMLAKE_OFFLOAD_SWAP_IN) plan->info.in_bytes += bytes;
+  }
   return plan;
 }
 
@@ -2571,11 +2586,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_plan_create(
     *out_plan = NULL;
     return result;
   }
-  for (i = 0; i < event_count; i++) {
-    size_t bytes = graph->tensors[events[i].tensor].bytes;
-    if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) (*out_plan)->info.out_bytes += bytes;
-    if (events[i].action == GMLAKE_OFFLOAD_SWAP_IN) (*out_plan)->info.in_bytes += bytes;
-  }
   (*out_plan)->info.peak_bytes = graph->info.peak_bytes;
   (*out_plan)->info.time_ns = graph->info.time_ns;
   return GMLAKE_OFFLOAD_OK;
@@ -2609,7 +2619,6 @@ typedef struct gmlo_planner_job {
   double *based_ns; /* the means when the job was planned last */
   gmlake_offload_plan *plan;
   uint64_t plan_count;
-  size_t planned_bytes, unplanned_bytes;
   double swapped; /* while planning: gmlo_ratio_of all items with a swapped gap */
 } gmlo_planner_job;
 
@@ -2656,8 +2665,6 @@ static gmlake_offload_result gmlo_planner_job_init(gmlake_offload_planner *plann
   }
   job->graph = graph;
   job->swap_ratio_max = desc->swap_ratio_max == 0 ? 1 : desc->swap_ratio_max;
-  job->unplanned_bytes = graph->info.peak_bytes;
-  job->planned_bytes = graph->info.peak_bytes;
   for (i = 0; i < graph->op_count; i++) {
     job->mean_ns[i] = job->based_ns[i] = (double)graph->ops[i].time_ns;
   }
@@ -2703,14 +2710,13 @@ static size_t gmlo_planner_job_count(const gmlake_offload_planner *planner) {
 }
 
 static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
-  unsigned known = GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLAKE_OFFLOAD_NO_CROSSING |
-                   GMLAKE_OFFLOAD_NO_CLEAN_DROP;
+  unsigned known = GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE;
   return (desc->flags & ~known) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
          gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
          desc->overhead_max <= 1e6 && gmlo_figure_valid(desc->smoothing) && desc->smoothing <= 1 &&
          gmlo_figure_valid(desc->drift_max) && desc->copy_ns <= GMLO_TIME_MAX &&
-         desc->margin_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
+         gmlo_host_valid(&desc->host);
 }
 
 static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
@@ -2807,8 +2813,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload
   *out_plan = gmlo_plan_make(j->graph, info->events, info->event_count, &planner->desc.host);
   if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   (*out_plan)->info.peak_bytes = info->peak_bytes;
-  (*out_plan)->info.out_bytes = info->out_bytes;
-  (*out_plan)->info.in_bytes = info->in_bytes;
   (*out_plan)->info.time_ns = info->time_ns;
   (*out_plan)->info.added_ns = info->added_ns;
   (*out_plan)->pauses = j->plan->pauses;
@@ -2826,8 +2830,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   memset(&info, 0, sizeof info);
   for (i = 0; i < j->graph->op_count; i++) sum += j->mean_ns[i];
-  info.unplanned_bytes = j->unplanned_bytes;
-  info.planned_bytes = j->planned_bytes;
+  info.unplanned_bytes = j->graph->info.peak_bytes;
+  info.planned_bytes = j->plan != NULL ? j->plan->info.peak_bytes : info.unplanned_bytes;
   info.time_ns = (uint64_t)sum;
   info.plan_count = j->plan_count;
   info.drift = gmlo_planner_job_drift(j);
@@ -2891,7 +2895,7 @@ typedef struct gmlo_gap {
 } gmlo_gap;
 
 typedef struct gmlo_span {
-  uint64_t begin, end;
+  uint64_t end, begin;
 } gmlo_span;
 
 /* One direction of the link; see >>link. */
@@ -3010,16 +3014,7 @@ static uint64_t gmlo_step_end(const gmlo_cyclic *c, size_t step) {
 
 /* The largest i up to slot_count whose slot_begin[i] <= t. pre: t is at most the period. */
 static size_t gmlo_slot_floor(const gmlo_cyclic *c, uint64_t t) {
-  size_t lo = 0, hi = c->slot_count;
-  while (lo < hi) {
-    size_t middle = hi - (hi - lo) / 2;
-    if (c->slot_begin[middle] <= t) {
-      lo = middle;
-    } else {
-      hi = middle - 1;
-    }
-  }
-  return lo;
+  return gmlo_count_to(c->slot_begin, c->slot_count + 1, sizeof t, t) - 1;
 }
 
 /* The last boundary of slots at or before t. Slots are counted on in the next periods. */
@@ -3206,16 +3201,7 @@ static uint64_t gmlo_lane_copy_ns(const gmlo_cyclic *c, int lane, size_t bytes, 
 
 /* The first span that ends after t, or the number of spans. */
 static size_t gmlo_lane_find(const gmlo_lane *l, uint64_t t) {
-  size_t lo = 0, hi = l->count;
-  while (lo < hi) {
-    size_t middle = lo + (hi - lo) / 2;
-    if (l->spans[middle].end <= t) {
-      lo = middle + 1;
-    } else {
-      hi = middle;
-    }
-  }
-  return lo;
+  return gmlo_count_to(l->spans, l->count, sizeof *l->spans, t);
 }
 
 /* Finds the earliest begin of `length` free nanoseconds between lo and hi. 0 if there is none. */
@@ -3783,7 +3769,7 @@ static int gmlo_cyclic_make_part(gmlo_cyclic *c) {
 /* ---- >>swap: what leaves, when, and when it comes back ------------------------------------------
    Works on one cyclic schedule. Invariants, also of >>cost:
    [T1] The swap out of a swapped gap lies behind the use before the gap and before the swap in. The
-        swap in ends at least margin_ns before the use behind the gap. Both are spans of the lanes.
+        swap in ends before the use behind the gap. Both are spans of the lanes.
    [T2] The profile counts a tensor in each slot in which it is on the device for any part of the
         slot; in paper mode not while it comes back.
    [T3] What a recomputation reads is on the device by then and was not written since: `needed` of
@@ -3877,7 +3863,7 @@ static int gmlo_candidate_of(const gmlo_cyclic *c, const gmlo_part *part, size_t
 /* Whether the host has the tensor's bytes when the gap begins. [T4] */
 static int gmlo_gap_is_clean(const gmlo_cyclic *c, const gmlo_item *item, size_t use) {
   size_t u = use;
-  if ((c->desc->flags & (GMLAKE_OFFLOAD_NO_CLEAN_DROP | GMLAKE_OFFLOAD_PAPER)) != 0) return 0;
+  if (c->paper_mode) return 0;
   if (!item->made && !item->written) return 1;
   for (; u > item->use_begin; u--) {
     if ((c->uses[u].how & GMLO_WRITES) != 0) return 0;
@@ -3941,9 +3927,9 @@ static int gmlo_swap_place(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_gap *ga
     return 0;
   }
   in_from = crosses && gap->out_end < period ? period : gap->out_end;
-  if (k->end < in_from + c->desc->margin_ns) return 0;
-  if (!gmlo_lane_place(c, GMLO_IN, in_from, k->end - c->desc->margin_ns, k->item->bytes,
-                       &gap->in_start, &gap->in_end, &gap->alone[GMLO_IN])) {
+  if (k->end < in_from) return 0;
+  if (!gmlo_lane_place(c, GMLO_IN, in_from, k->end, k->item->bytes, &gap->in_start, &gap->in_end,
+                       &gap->alone[GMLO_IN])) {
     return 0;
   }
   if (c->packed) gmlo_swap_pack(c, k, gap);
@@ -4006,9 +3992,8 @@ static int gmlo_swap_later(gmlo_cyclic *c, gmlo_item *item, size_t use) {
     uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
     if (placed.state != GMLO_KEPT || placed.needed != 0) continue;
     length = gmlo_lane_copy_ns(c, GMLO_IN, item->bytes, 0);
-    if (end < begin + c->desc->margin_ns) continue;
-    if (!gmlo_lane_latest(c, GMLO_IN, begin, end - c->desc->margin_ns, length, &placed.in_start))
-      continue;
+    if (end < begin) continue;
+    if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
     placed.copies = placed.alone[GMLO_OUT] = placed.alone[GMLO_IN] = 0;
     placed.out_start = placed.out_end = begin;
@@ -4090,7 +4075,7 @@ static void gmlo_parts_add(gmlo_cyclic *c, size_t i) {
     if (c->gaps[u].state != GMLO_KEPT) continue;
     if (u + 1 < item->use_end) {
       gmlo_part_add(c, i, u, 0, first, c->steps[c->uses[u + 1].step].lo);
-    } else if ((c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) == 0) {
+    } else {
       gmlo_part_add(c, i, u, 0, first, c->slot_count);
       gmlo_part_add(c, i, u, 1, 0, item->lo);
     }
@@ -4170,9 +4155,7 @@ static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
     if (!gmlo_lanes_reserve(c)) return -1;
     gmlo_swap_commit(c, k.item, k.use, &placed);
     c->swapped++;
-    if (c->greedy && (c->desc->flags & GMLAKE_OFFLOAD_NO_CLEAN_DROP) == 0 &&
-        gmlo_swap_later(c, k.item, k.use) < 0)
-      return -1;
+    if (c->greedy && gmlo_swap_later(c, k.item, k.use) < 0) return -1;
   }
   return c->failed ? -1 : 1;
 }
@@ -4257,7 +4240,7 @@ static int gmlo_source_is_there(gmlo_cyclic *c, gmlo_item *item, size_t maker, s
   if (gap->state == GMLO_DROPPED) {
     return gmlo_gap_time(c, at, gmlo_gap_next(c, item, at)) < begin;
   }
-  if (gap->state == GMLO_SWAPPED && gap->in_end + c->desc->margin_ns > begin) {
+  if (gap->state == GMLO_SWAPPED && gap->in_end > begin) {
     if (c->paper_mode || gmlo_gap_is_needed(c, item, at)) return 0;
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
@@ -4356,7 +4339,7 @@ static int gmlo_stall_times(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option
   lo = out > k->slot_end ? out : k->slot_end;
   length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, 0);
   if (!gmlo_lane_earliest(c, GMLO_IN, lo, lo + period, length, &in)) return 0;
-  in += length + c->desc->margin_ns;
+  in += length;
   option->in_wait_ns = in > k->end ? in - k->end : 0;
   return (option->out_wait_ns == 0 || c->keen || k->begin < k->slot_begin) &&
          (option->in_wait_ns == 0 || k->slot_end < k->end);
@@ -4574,7 +4557,7 @@ static void gmlo_cyclic_set_mode(gmlo_cyclic *c, const gmlo_mode *mode) {
 /* The events of one job, while they are collected. */
 typedef struct gmlo_emit {
   gmlake_offload_event *events;
-  size_t event_count, event_capacity, out_bytes, in_bytes;
+  size_t event_count, event_capacity;
 } gmlo_emit;
 
 /* Turns a time into a trigger and a delay. */
@@ -4635,10 +4618,7 @@ static int gmlo_emit_gap(const gmlo_cyclic *c, gmlo_emit *d, const gmlo_item *it
   if (!gmlo_emit_add(c, d, &event)) return 0;
   event.action = GMLAKE_OFFLOAD_SWAP_IN;
   gmlo_emit_time(c, item->job, gap->in_start, &event);
-  if (!gmlo_emit_add(c, d, &event)) return 0;
-  if (gap->copies) d->out_bytes += item->bytes;
-  d->in_bytes += item->bytes;
-  return 1;
+  return gmlo_emit_add(c, d, &event);
 }
 
 /* The plan of one job. NULL if host memory is refused. */
@@ -4662,8 +4642,6 @@ static gmlake_offload_plan *gmlo_emit_plan(const gmlo_cyclic *c, uint32_t job,
   }
   if (done) plan = gmlo_plan_make(c->jobs[job].graph, d.events, d.event_count, host);
   if (plan != NULL) {
-    plan->info.out_bytes = d.out_bytes;
-    plan->info.in_bytes = d.in_bytes;
     plan->info.time_ns = gmlo_period(c);
     plan->info.added_ns = c->added_ns;
   }
@@ -7599,7 +7577,6 @@ static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_pl
     job->plan = plans[j];
     plans[j] = NULL;
     job->plan_count++;
-    job->planned_bytes = job->plan->info.peak_bytes;
     for (i = 0; i < job->graph->op_count; i++) job->based_ns[i] = job->mean_ns[i];
   }
   planner->changed = 0;

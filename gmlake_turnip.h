@@ -8,12 +8,7 @@ RECIPE
   and every other file includes the header alone. It includes gmlake_offload.h, which has graphs,
   runs and backends, and whose other macros are said before it as they are before that one. Both
   implementations are in one file, since this one calls functions of the other that no other file
-  sees.
-
-CONTENTS
-  The manual: an example, what this header does not do, macros, glossary, how TURNIP compiles, how
-  a memgraph is checked, threads, errors, costs; gmlake_offload.h says how a memgraph is run. Then
-  the declarations, and the implementation.
+  sees. The other header's manual says how a memgraph is run.
 
 EXAMPLE
       // Eight layers of 64 MiB of weights each, compiled for a device of 160 MiB.
@@ -1974,17 +1969,9 @@ static int gmlo_check_intervals(gmlo_check *c) {
 
 /* The interval that begins where the place begins. */
 static size_t gmlo_check_interval_of(const gmlo_check *c, const gmlo_check_place *use) {
-  size_t low = 0, high = c->bound_count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (c->bounds[middle] < use->begin) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  GMLAKE_OFFLOAD_ASSERT(c->bounds[low] == use->begin);
-  return low;
+  size_t i = gmlo_count_to(c->bounds, c->bound_count, sizeof *c->bounds, use->begin) - 1;
+  GMLAKE_OFFLOAD_ASSERT(c->bounds[i] == use->begin);
+  return i;
 }
 
 /* ---- The replay ---- */

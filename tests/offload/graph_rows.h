@@ -43,8 +43,7 @@ static const row graph_rows[] = {
     {"the_ratio_bounds_what_a_job_swaps", "{ratio:.2468} " VALLEY "plan planned=401u"},
     /* An optimizer's state is used at the end, a peak is at the begin. */
     {"state_leaves_across_iterations",
-     "({}|{no-crossing}) m=100p a=300 b=1 >b:5000 b>a:5000 a>b:5000 b>:5000 b,m>m:5000 plan "
-     "planned=(301|401)u events=(2|0)"},
+     "m=100p a=300 b=1 >b:5000 b>a:5000 a>b:5000 b>:5000 b,m>m:5000 plan planned=301u events=2"},
     /* The link is too slow for a swap; making the tensor again takes 1 ms, its update in place
        included. Without recomputation there is time for the input alone. In paper mode the input
        has left then, and x is not made of what has to come back. */

@@ -137,7 +137,6 @@ static const struct word {
   X(TARGET, "target", 'z')     /* the planner's */                                      \
   X(OVERHEAD, "overhead", 'n')                                                          \
   X(NO_RECOMPUTE, "no-recompute", 0)                                                    \
-  X(NO_CROSSING, "no-crossing", 0)                                                      \
   X(RATIO, "ratio", 'n')                                                                \
   X(JOBS, "jobs", 'n')                                                                  \
   X(BOTH, "both", 'n')           /* bytes a second in both directions together */       \

@@ -241,8 +241,7 @@ static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload
 }
 
 static void plans_keep_what_they_promise(void **state) {
-  static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_PAPER, GMLAKE_OFFLOAD_NO_CROSSING,
-                                    GMLAKE_OFFLOAD_NO_CLEAN_DROP};
+  static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_PAPER, GMLAKE_OFFLOAD_NO_RECOMPUTE, 0};
   static reading r;
   uint64_t seed;
   size_t saved = 0;
@@ -525,7 +524,6 @@ static void no_candidate_is_missed(void **state) {
     memset(&desc, 0, sizeof desc);
     memset(&job, 0, sizeof job);
     desc.tensor_bytes_min = 1;
-    desc.flags = seed % 4 == 0 ? GMLAKE_OFFLOAD_NO_CROSSING : 0;
     desc.host = counted;
     job.graph = graph;
     assert_ok(gmlake_offload_planner_create(&desc, &planner));
