@@ -1418,6 +1418,19 @@ static void *gmlo_grow(const gmlake_offload_host *host, void *items, size_t coun
   return grown;
 }
 
+/* The first of `more` new items, zeroed, behind the `count` ones of the array that `items` points
+   to. They count when the caller says so. NULL if memory is refused; the array then stays as it
+   is. */
+static void *gmlo_more(const gmlake_offload_host *host, void *items, size_t count, size_t more,
+                       size_t *capacity, size_t item_bytes) {
+  void *former, *grown;
+  memcpy(&former, items, sizeof former);
+  grown = gmlo_grow(host, former, count, more, capacity, item_bytes);
+  if (grown == NULL) return NULL;
+  memcpy(items, &grown, sizeof grown);
+  return memset((char *)grown + count * item_bytes, 0, more * item_bytes);
+}
+
 typedef struct gmlo_piece {
   struct gmlo_piece *next;
   double align; /* so that what follows is aligned for every type used here */
@@ -1729,7 +1742,7 @@ static gmlake_offload_result gmlo_graph_no_memory(gmlake_offload_graph *graph) {
 static gmlake_offload_result gmlo_graph_add_tensor(gmlake_offload_graph *graph,
                                                    const gmlake_offload_tensor_desc *desc,
                                                    uint32_t *out_tensor) {
-  gmlo_tensor *tensors;
+  gmlo_tensor *tensor;
   if ((unsigned)desc->kind > (unsigned)GMLAKE_OFFLOAD_OUTPUT) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
                            graph->tensor_count,
@@ -1744,14 +1757,12 @@ static gmlake_offload_result gmlo_graph_add_tensor(gmlake_offload_graph *graph,
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, GMLAKE_OFFLOAD_NONE,
                            graph->tensor_count, "the tensors together are too large, or too many");
   }
-  tensors = (gmlo_tensor *)gmlo_grow(&graph->host, graph->tensors, graph->tensor_count, 1,
-                                     &graph->tensor_capacity, sizeof *tensors);
-  if (tensors == NULL) return gmlo_graph_no_memory(graph);
-  graph->tensors = tensors;
-  memset(&tensors[graph->tensor_count], 0, sizeof *tensors);
-  tensors[graph->tensor_count].bytes = desc->bytes;
-  tensors[graph->tensor_count].kind = desc->kind;
-  tensors[graph->tensor_count].device = desc->device;
+  tensor = (gmlo_tensor *)gmlo_more(&graph->host, &graph->tensors, graph->tensor_count, 1,
+                                    &graph->tensor_capacity, sizeof *tensor);
+  if (tensor == NULL) return gmlo_graph_no_memory(graph);
+  tensor->bytes = desc->bytes;
+  tensor->kind = desc->kind;
+  tensor->device = desc->device;
   graph->tensor_bytes += desc->bytes;
   if (desc->device >= graph->device_count) graph->device_count = (size_t)desc->device + 1;
   *out_tensor = (uint32_t)graph->tensor_count++;
@@ -1791,25 +1802,12 @@ static gmlake_offload_result gmlo_graph_check_refs(gmlake_offload_graph *graph, 
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Makes room for one more operator and its references. */
-static int gmlo_graph_reserve(gmlake_offload_graph *graph, size_t ref_count) {
-  gmlo_op *ops = (gmlo_op *)gmlo_grow(&graph->host, graph->ops, graph->op_count, 1,
-                                      &graph->op_capacity, sizeof *ops);
-  uint32_t *refs;
-  if (ops == NULL) return 0;
-  graph->ops = ops;
-  refs = (uint32_t *)gmlo_grow(&graph->host, graph->refs, graph->ref_count, ref_count,
-                               &graph->ref_capacity, sizeof *refs);
-  if (refs == NULL) return 0;
-  graph->refs = refs;
-  return 1;
-}
-
 static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
                                                const gmlake_offload_op_desc *desc, uint32_t other,
                                                uint32_t *out_op) {
   gmlake_offload_result result;
   gmlo_op *op;
+  uint32_t *refs;
   result =
       gmlo_graph_check_refs(graph, desc->reads, desc->read_count, 0, desc->device, desc->device);
   if (result != GMLAKE_OFFLOAD_OK) return result;
@@ -1821,11 +1819,12 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
         graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, graph->op_count, GMLAKE_OFFLOAD_NONE,
         "the operators together take too long (times are nanoseconds), or are too many");
   }
-  if (!gmlo_graph_reserve(graph, desc->read_count + desc->write_count)) {
-    return gmlo_graph_no_memory(graph);
-  }
-  op = &graph->ops[graph->op_count];
-  memset(op, 0, sizeof *op);
+  op = (gmlo_op *)gmlo_more(&graph->host, &graph->ops, graph->op_count, 1, &graph->op_capacity,
+                            sizeof *op);
+  refs = (uint32_t *)gmlo_more(&graph->host, &graph->refs, graph->ref_count,
+                               desc->read_count + desc->write_count, &graph->ref_capacity,
+                               sizeof *refs);
+  if (op == NULL || refs == NULL) return gmlo_graph_no_memory(graph);
   op->time_ns = desc->time_ns;
   op->device = desc->device;
   op->flags = desc->flags;
@@ -1834,14 +1833,10 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
   op->read_count = desc->read_count;
   op->write_count = desc->write_count;
   gmlo_text(op->name, sizeof op->name, desc->name != NULL ? desc->name : "");
-  if (desc->reads != NULL) {
-    memcpy(graph->refs + graph->ref_count, desc->reads, op->read_count * sizeof *graph->refs);
-  }
-  graph->ref_count += op->read_count;
-  if (desc->writes != NULL) {
-    memcpy(graph->refs + graph->ref_count, desc->writes, op->write_count * sizeof *graph->refs);
-  }
-  graph->ref_count += op->write_count;
+  if (desc->reads != NULL) memcpy(refs, desc->reads, op->read_count * sizeof *refs);
+  refs += op->read_count;
+  if (desc->writes != NULL) memcpy(refs, desc->writes, op->write_count * sizeof *refs);
+  graph->ref_count += op->read_count + op->write_count;
   graph->time_ns += desc->time_ns;
   if (desc->device >= graph->device_count) graph->device_count = (size_t)desc->device + 1;
   *out_op = (uint32_t)graph->op_count++;
@@ -2313,12 +2308,12 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_of
         GMLAKE_OFFLOAD_NONE,
         "the dependency names an operator that was not added; add the operator first");
   }
-  asked = (gmlo_dependency *)gmlo_grow(&graph->host, graph->asked, graph->asked_count, 1,
+  asked = (gmlo_dependency *)gmlo_more(&graph->host, &graph->asked, graph->asked_count, 1,
                                        &graph->asked_capacity, sizeof *asked);
   if (asked == NULL) return gmlo_graph_no_memory(graph);
-  graph->asked = asked;
-  asked[graph->asked_count].before = before;
-  asked[graph->asked_count++].after = after;
+  asked->before = before;
+  asked->after = after;
+  graph->asked_count++;
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -2676,13 +2671,12 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
                                               uint32_t *out_job) {
   gmlake_offload_result result;
   size_t j;
-  gmlo_planner_job *jobs =
-      (gmlo_planner_job *)gmlo_grow(&planner->desc.host, planner->jobs, planner->job_count, 1,
-                                    &planner->job_capacity, sizeof *jobs);
-  if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  planner->jobs = jobs;
-  for (j = 0; j < planner->job_count && jobs[j].graph != NULL; j++) continue;
-  result = gmlo_planner_job_init(planner, &jobs[j], desc);
+  if (gmlo_more(&planner->desc.host, &planner->jobs, planner->job_count, 1, &planner->job_capacity,
+                sizeof *planner->jobs) == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  for (j = 0; j < planner->job_count && planner->jobs[j].graph != NULL; j++) continue;
+  result = gmlo_planner_job_init(planner, &planner->jobs[j], desc);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (j == planner->job_count) planner->job_count++;
   planner->changed = 1;
@@ -3357,10 +3351,10 @@ static int gmlo_lanes_reserve(gmlo_cyclic *c) {
   int lane;
   for (lane = 0; lane < 2; lane++) {
     gmlo_lane *l = &c->lanes[lane];
-    gmlo_span *spans = (gmlo_span *)gmlo_grow(&c->scope.host, l->spans, l->piece_count, 4,
-                                              &l->capacity, sizeof *spans);
-    if (spans == NULL) return 0;
-    l->spans = spans;
+    if (gmlo_more(&c->scope.host, &l->spans, l->piece_count, 4, &l->capacity, sizeof *l->spans) ==
+        NULL) {
+      return 0;
+    }
   }
   return 1;
 }
@@ -3597,16 +3591,15 @@ static void gmlo_itree_pop(gmlo_cyclic *c, size_t node) {
 }
 
 static void gmlo_itree_push(gmlo_cyclic *c, size_t node, uint32_t part) {
-  gmlo_cell *cells = (gmlo_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
-                                            &c->cell_capacity, sizeof *cells);
-  if (cells == NULL || c->cell_count >= GMLAKE_OFFLOAD_NONE - 1) {
+  gmlo_cell *cell = (gmlo_cell *)gmlo_more(&c->scope.host, &c->cells, c->cell_count, 1,
+                                           &c->cell_capacity, sizeof *cell);
+  if (cell == NULL || c->cell_count >= GMLAKE_OFFLOAD_NONE - 1) {
     c->failed = 1;
     return;
   }
-  c->cells = cells;
-  cells[c->cell_count].key = c->parts[part].key;
-  cells[c->cell_count].part = part;
-  cells[c->cell_count].child = cells[c->cell_count].next = GMLAKE_OFFLOAD_NONE;
+  cell->key = c->parts[part].key;
+  cell->part = part;
+  cell->child = cell->next = GMLAKE_OFFLOAD_NONE;
   c->heaps[node] = gmlo_itree_join(c, c->heaps[node], (uint32_t)c->cell_count++);
 }
 
@@ -4582,11 +4575,11 @@ static void gmlo_emit_time(const gmlo_cyclic *c, uint32_t job, uint64_t t,
 }
 
 static int gmlo_emit_add(const gmlo_cyclic *c, gmlo_emit *d, const gmlake_offload_event *event) {
-  gmlake_offload_event *events = (gmlake_offload_event *)gmlo_grow(
-      &c->scope.host, d->events, d->event_count, 1, &d->event_capacity, sizeof *events);
-  if (events == NULL) return 0;
-  d->events = events;
-  d->events[d->event_count++] = *event;
+  gmlake_offload_event *added = (gmlake_offload_event *)gmlo_more(
+      &c->scope.host, &d->events, d->event_count, 1, &d->event_capacity, sizeof *added);
+  if (added == NULL) return 0;
+  *added = *event;
+  d->event_count++;
   return 1;
 }
 
@@ -4701,30 +4694,25 @@ static size_t gmlo_works_find(const gmlo_works *works, size_t i, uint32_t device
 
 /* A new task, zeroed, which counts when `count` does. NULL if host memory is refused. */
 static gmlo_task *gmlo_works_add(gmlo_works *works, uint64_t token) {
-  gmlo_task *tasks = (gmlo_task *)gmlo_grow(&works->host, works->tasks, works->count, 1,
-                                            &works->capacity, sizeof *tasks);
-  if (tasks == NULL) return NULL;
-  works->tasks = tasks;
-  tasks += works->count;
-  memset(tasks, 0, sizeof *tasks);
-  tasks->token = token;
-  return tasks;
+  gmlo_task *task = (gmlo_task *)gmlo_more(&works->host, &works->tasks, works->count, 1,
+                                           &works->capacity, sizeof *task);
+  if (task != NULL) task->token = token;
+  return task;
 }
 
 /* An event of the device that nothing uses. NULL if it is refused. Else there is room to give it
    back. */
 static void *gmlo_works_event(gmlo_works *works, uint32_t device) {
-  gmlo_spare *spares =
-      (gmlo_spare *)gmlo_grow(&works->host, works->spares, works->spare_count, works->count + 1,
-                              &works->spare_capacity, sizeof *spares);
   void *event = NULL;
   size_t i;
-  if (spares == NULL) return NULL;
-  works->spares = spares;
+  if (gmlo_more(&works->host, &works->spares, works->spare_count, works->count + 1,
+                &works->spare_capacity, sizeof *works->spares) == NULL) {
+    return NULL;
+  }
   for (i = works->spare_count; i-- != 0;) {
-    if (spares[i].device != device) continue;
-    event = spares[i].event;
-    spares[i] = spares[--works->spare_count];
+    if (works->spares[i].device != device) continue;
+    event = works->spares[i].event;
+    works->spares[i] = works->spares[--works->spare_count];
     return event;
   }
   return works->backend->event_create(works->backend->user, device, 0, &event) == 0 ? event : NULL;
@@ -5632,15 +5620,15 @@ static size_t gmlo_run_next_request(const gmlake_offload_run *run, int lane) {
 
 /* Adds a request. 0 if host memory is refused. */
 static int gmlo_run_add_request(gmlake_offload_run *run, const gmlo_request *request) {
-  gmlo_request *requests =
-      (gmlo_request *)gmlo_grow(&run->desc.host, run->requests, run->request_count, 1,
-                                &run->request_capacity, sizeof *requests);
-  if (requests == NULL) {
+  gmlo_request *added =
+      (gmlo_request *)gmlo_more(&run->desc.host, &run->requests, run->request_count, 1,
+                                &run->request_capacity, sizeof *added);
+  if (added == NULL) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
     return 0;
   }
-  run->requests = requests;
-  requests[run->request_count++] = *request;
+  *added = *request;
+  run->request_count++;
   return 1;
 }
 
@@ -5983,10 +5971,9 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   uint32_t op = job->steps[job->at + job->running].op;
   size_t i, count = gmlo_op_refs(graph, op), read_count = graph->ops[op].read_count;
   gmlake_offload_launch launch;
-  void **pointers = (void **)gmlo_grow(&run->desc.host, run->pointers, 0, count + 1,
+  void **pointers = (void **)gmlo_more(&run->desc.host, &run->pointers, 0, count + 1,
                                        &run->pointer_capacity, sizeof *pointers);
   if (pointers == NULL) return 0;
-  run->pointers = pointers;
   for (i = 0; i < count; i++) {
     gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(graph, op, i)];
     state->pins++;
@@ -6451,15 +6438,16 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
                                           uint32_t *out_job) {
   gmlake_offload_result result;
   uint32_t id = 0;
-  gmlo_run_job *jobs = (gmlo_run_job *)gmlo_grow(&run->desc.host, run->jobs, run->job_count, 1,
-                                                 &run->job_capacity, sizeof *jobs);
-  if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  run->jobs = jobs;
-  while (id < run->job_count && jobs[id].graph != NULL) id++;
-  memset(&jobs[id], 0, sizeof *jobs);
-  jobs[id].graph = graph;
-  jobs[id].plan = plan;
-  jobs[id].scope = gmlo_scope_of(&run->desc.host);
+  gmlo_run_job *job;
+  if (gmlo_more(&run->desc.host, &run->jobs, run->job_count, 1, &run->job_capacity, sizeof *job) ==
+      NULL) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  while (id < run->job_count && run->jobs[id].graph != NULL) id++;
+  job = &run->jobs[id]; /* zeroed, also if a job has left it */
+  job->graph = graph;
+  job->plan = plan;
+  job->scope = gmlo_scope_of(&run->desc.host);
   if (id == run->job_count) run->job_count++;
   result =
       memgraph != NULL ? gmlo_run_make_nodes(run, id, memgraph) : gmlo_run_make_tensors(run, id);
@@ -6467,7 +6455,7 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
     gmlo_run_job_stop(run, id);
     return result;
   }
-  jobs[id].alive = 1;
+  job->alive = 1;
   *out_job = id;
   return GMLAKE_OFFLOAD_OK;
 }
@@ -6758,15 +6746,13 @@ static int gmlo_clock_fails(gmlo_clock *clock) {
 
 /* A new stream. NULL if host memory is refused. */
 static gmlo_clock_stream *gmlo_clock_add_stream(gmlo_clock *clock) {
-  gmlo_clock_stream **streams =
-      (gmlo_clock_stream **)gmlo_grow(&clock->host, clock->streams, clock->stream_count, 1,
-                                      &clock->stream_capacity, sizeof *streams);
-  gmlo_clock_stream *stream;
-  if (streams == NULL) return NULL;
-  clock->streams = streams;
-  stream = (gmlo_clock_stream *)gmlo_zeroed(&clock->host, 1, sizeof *stream);
-  if (stream != NULL) streams[clock->stream_count++] = stream;
-  return stream;
+  gmlo_clock_stream **stream =
+      (gmlo_clock_stream **)gmlo_more(&clock->host, &clock->streams, clock->stream_count, 1,
+                                      &clock->stream_capacity, sizeof *stream);
+  if (stream == NULL) return NULL;
+  *stream = (gmlo_clock_stream *)gmlo_zeroed(&clock->host, 1, sizeof **stream);
+  if (*stream != NULL) clock->stream_count++;
+  return *stream;
 }
 
 /* The stream of that value, made if it is new. NULL if host memory is refused. */
@@ -6800,19 +6786,17 @@ static int gmlo_clock_stream_get(void *user, uint32_t device, uint32_t number, v
 /* Queues an entry, zeroed. NULL if host memory is refused. */
 static gmlo_clock_entry *gmlo_clock_queue(gmlo_clock *clock, void *value, gmlo_clock_kind kind) {
   gmlo_clock_stream *stream = gmlo_clock_stream_of(clock, value);
-  gmlo_clock_entry *entries, *entry;
+  gmlo_clock_entry *entry;
   if (stream == NULL) return NULL;
   if (stream->first > 64 && stream->first > stream->count / 2) {
     stream->count -= stream->first;
-    memmove(stream->entries, stream->entries + stream->first, stream->count * sizeof *entries);
+    memmove(stream->entries, stream->entries + stream->first, stream->count * sizeof *entry);
     stream->first = 0;
   }
-  entries = (gmlo_clock_entry *)gmlo_grow(&clock->host, stream->entries, stream->count, 1,
-                                          &stream->capacity, sizeof *entries);
-  if (entries == NULL) return NULL;
-  stream->entries = entries;
-  entry = &entries[stream->count++];
-  memset(entry, 0, sizeof *entry);
+  entry = (gmlo_clock_entry *)gmlo_more(&clock->host, &stream->entries, stream->count, 1,
+                                        &stream->capacity, sizeof *entry);
+  if (entry == NULL) return NULL;
+  stream->count++;
   entry->kind = kind;
   clock->unsettled = 1;
   return entry;
@@ -14130,14 +14114,13 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
 static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range = (gmlo_mock_range *)of;
-  gmlo_mock_piece *pieces;
+  gmlo_mock_piece *piece;
   gmlo_clock_entry *entry;
   void *event = NULL;
   GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->used);
-  pieces = (gmlo_mock_piece *)gmlo_grow(&mock->desc.host, mock->pieces, mock->piece_count, 1,
-                                        &mock->piece_capacity, sizeof *pieces);
-  if (pieces == NULL) return 1;
-  mock->pieces = pieces;
+  piece = (gmlo_mock_piece *)gmlo_more(&mock->desc.host, &mock->pieces, mock->piece_count, 1,
+                                       &mock->piece_capacity, sizeof *piece);
+  if (piece == NULL) return 1;
   if (gmlo_clock_event_create(mock, 0, 0, &event) != 0) return 1;
   mock->clock.event_count--; /* it is the mock's own */
   entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_DISCARD);
@@ -14157,10 +14140,10 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   entry->count = ++entry->event->recorded;
   range->left = entry->event;
   range->left_count = entry->count;
-  pieces = &mock->pieces[mock->piece_count++];
-  pieces->bytes = bytes;
-  pieces->event = entry->event;
-  pieces->count = entry->count;
+  piece->bytes = bytes;
+  piece->event = entry->event;
+  piece->count = entry->count;
+  mock->piece_count++;
   return 0;
 }
 
@@ -14529,11 +14512,10 @@ static uint64_t gmlo_cuda_clock(void) {
 static CUstream gmlo_cuda_stream_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_t number) {
   if (number >= at->stream_count) {
     size_t more = number + 1 - at->stream_count;
-    CUstream *streams = (CUstream *)gmlo_grow(&cuda->desc.host, at->streams, at->stream_count, more,
-                                              &at->stream_capacity, sizeof *streams);
-    if (streams == NULL) return NULL;
-    memset(streams + at->stream_count, 0, more * sizeof *streams);
-    at->streams = streams;
+    if (gmlo_more(&cuda->desc.host, &at->streams, at->stream_count, more, &at->stream_capacity,
+                  sizeof *at->streams) == NULL) {
+      return NULL;
+    }
     at->stream_count += more;
   }
   if (at->streams[number] == NULL &&
@@ -14546,15 +14528,17 @@ static CUstream gmlo_cuda_stream_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_
 /* ---- Pinned memory ---- */
 
 static gmlo_pinned *gmlo_pinned_insert(gmlo_cuda *cuda, size_t at, char *ptr, size_t bytes) {
-  gmlo_pinned *pinned = (gmlo_pinned *)gmlo_grow(&cuda->desc.host, cuda->pinned, cuda->pinned_count,
-                                                 1, &cuda->pinned_capacity, sizeof *pinned);
-  if (pinned == NULL) return NULL;
-  cuda->pinned = pinned;
-  memmove(&pinned[at + 1], &pinned[at], (cuda->pinned_count++ - at) * sizeof *pinned);
-  memset(&pinned[at], 0, sizeof *pinned);
-  pinned[at].ptr = ptr;
-  pinned[at].bytes = bytes;
-  return &pinned[at];
+  gmlo_pinned *pinned;
+  if (gmlo_more(&cuda->desc.host, &cuda->pinned, cuda->pinned_count, 1, &cuda->pinned_capacity,
+                sizeof *pinned) == NULL) {
+    return NULL;
+  }
+  pinned = &cuda->pinned[at];
+  memmove(pinned + 1, pinned, (cuda->pinned_count++ - at) * sizeof *pinned);
+  memset(pinned, 0, sizeof *pinned);
+  pinned->ptr = ptr;
+  pinned->bytes = bytes;
+  return pinned;
 }
 
 static void gmlo_pinned_remove(gmlo_cuda *cuda, size_t at) {

@@ -499,15 +499,14 @@ static size_t gmlo_place_bytes(const gmlo_compiler *c, uint32_t tensor) {
 /* ---- Lists of nodes ---- */
 
 static uint32_t gmlo_list_push(gmlo_compiler *c, uint32_t list, uint32_t node) {
-  gmlo_list_cell *cells = (gmlo_list_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
-                                                      &c->cell_capacity, sizeof *cells);
-  if (cells == NULL) {
+  gmlo_list_cell *cell = (gmlo_list_cell *)gmlo_more(&c->scope.host, &c->cells, c->cell_count, 1,
+                                                     &c->cell_capacity, sizeof *cell);
+  if (cell == NULL) {
     c->failed = 1;
     return list;
   }
-  c->cells = cells;
-  cells[c->cell_count].node = node;
-  cells[c->cell_count].next = list;
+  cell->node = node;
+  cell->next = list;
   return (uint32_t)c->cell_count++;
 }
 
@@ -529,27 +528,21 @@ static uint32_t gmlo_node_add(gmlo_compiler *c, gmlake_offload_node_kind kind, u
                               uint32_t op, uint32_t tensor) {
   gmlake_offload_memgraph *m = c->out;
   const gmlake_offload_host *host = &c->scope.host;
-  gmlake_offload_node *node,
-      *nodes = (gmlake_offload_node *)gmlo_grow(host, m->nodes, m->node_count, 1, &m->node_capacity,
-                                                sizeof *nodes);
-  size_t *begin;
-  if (nodes != NULL) m->nodes = nodes;
-  begin = (size_t *)gmlo_grow(host, m->before_begin, m->node_count == 0 ? 0 : m->node_count + 1, 2,
-                              &m->begin_capacity, sizeof *begin);
-  if (begin != NULL) m->before_begin = begin;
-  if (nodes == NULL || begin == NULL || m->node_count >= GMLAKE_OFFLOAD_NONE - 1) {
+  gmlake_offload_node *node = (gmlake_offload_node *)gmlo_more(host, &m->nodes, m->node_count, 1,
+                                                               &m->node_capacity, sizeof *node);
+  size_t *end = (size_t *)gmlo_more(host, &m->before_begin, m->node_count + 1, 1,
+                                    &m->begin_capacity, sizeof *end);
+  if (node == NULL || end == NULL || m->node_count >= GMLAKE_OFFLOAD_NONE - 1) {
     c->failed = 1;
     return GMLAKE_OFFLOAD_NONE;
   }
-  node = &nodes[m->node_count];
-  memset(node, 0, sizeof *node);
   node->kind = kind;
   node->device = device;
   node->op = op;
   node->tensor = tensor;
   node->device_offset = node->host_offset = GMLAKE_OFFLOAD_NOWHERE;
-  if (m->node_count == 0) begin[0] = 0;
-  begin[m->node_count + 1] = m->edge_count;
+  m->before_begin[0] = 0;
+  *end = m->edge_count;
   c->marks++;
   return (uint32_t)m->node_count++;
 }
@@ -560,20 +553,18 @@ static void gmlo_edge_add(gmlo_compiler *c, uint32_t from, int memory) {
   gmlake_offload_memgraph *m = c->out;
   const gmlake_offload_host *host = &c->scope.host;
   uint32_t *before;
-  unsigned char *kinds;
+  unsigned char *kind;
   if (from == GMLAKE_OFFLOAD_NONE || c->failed || m->nodes[from].start == c->marks) return;
   before =
-      (uint32_t *)gmlo_grow(host, m->before, m->edge_count, 1, &m->edge_capacity, sizeof *before);
-  if (before != NULL) m->before = before;
-  kinds = (unsigned char *)gmlo_grow(host, m->memory, m->edge_count, 1, &m->memory_capacity, 1);
-  if (kinds != NULL) m->memory = kinds;
-  if (before == NULL || kinds == NULL) {
+      (uint32_t *)gmlo_more(host, &m->before, m->edge_count, 1, &m->edge_capacity, sizeof *before);
+  kind = (unsigned char *)gmlo_more(host, &m->memory, m->edge_count, 1, &m->memory_capacity, 1);
+  if (before == NULL || kind == NULL) {
     c->failed = 1;
     return;
   }
   m->nodes[from].start = c->marks;
-  before[m->edge_count] = from;
-  kinds[m->edge_count] = (unsigned char)memory;
+  *before = from;
+  *kind = (unsigned char)memory;
   m->before_begin[m->node_count] = ++m->edge_count;
 }
 
@@ -587,18 +578,15 @@ static void gmlo_edges_add(gmlo_compiler *c, uint32_t list) {
 
 static uint32_t gmlo_block_new(gmlo_compiler *c) {
   uint32_t id = c->spare_blocks;
-  gmlo_block *blocks;
   if (id != GMLAKE_OFFLOAD_NONE) {
     c->spare_blocks = c->blocks[id].next;
     return id;
   }
-  blocks = (gmlo_block *)gmlo_grow(&c->scope.host, c->blocks, c->block_count, 1, &c->block_capacity,
-                                   sizeof *blocks);
-  if (blocks == NULL) {
+  if (gmlo_more(&c->scope.host, &c->blocks, c->block_count, 1, &c->block_capacity,
+                sizeof *c->blocks) == NULL) {
     c->failed = 1;
     return GMLAKE_OFFLOAD_NONE;
   }
-  c->blocks = blocks;
   return (uint32_t)c->block_count++;
 }
 
@@ -1978,30 +1966,29 @@ static size_t gmlo_check_interval_of(const gmlo_check *c, const gmlo_check_place
 
 /* Notes that a path must lead from one node to another. */
 static int gmlo_check_ask(gmlo_check *c, uint32_t from, uint32_t to, uint32_t tensor) {
-  gmlo_check_query *queries;
+  gmlo_check_query *query;
   if (from == GMLAKE_OFFLOAD_NONE || from == to || c->asked[from] == to + 1) return 1;
-  queries = (gmlo_check_query *)gmlo_grow(&c->scope.host, c->queries, c->query_count, 1,
-                                          &c->query_capacity, sizeof *queries);
-  if (queries == NULL) return gmlo_check_no_memory(c);
-  c->queries = queries;
+  query = (gmlo_check_query *)gmlo_more(&c->scope.host, &c->queries, c->query_count, 1,
+                                        &c->query_capacity, sizeof *query);
+  if (query == NULL) return gmlo_check_no_memory(c);
+  c->query_count++;
   c->asked[from] = to + 1;
-  queries[c->query_count].from = from;
-  queries[c->query_count].to = to;
-  queries[c->query_count++].tensor = tensor;
+  query->from = from;
+  query->to = to;
+  query->tensor = tensor;
   return 1;
 }
 
 static int gmlo_check_add_reader(gmlo_check *c, gmlo_check_interval *interval, uint32_t node) {
-  gmlo_list_cell *readers;
+  gmlo_list_cell *reader;
   if (interval->readers != GMLAKE_OFFLOAD_NONE && c->readers[interval->readers].node == node) {
     return 1;
   }
-  readers = (gmlo_list_cell *)gmlo_grow(&c->scope.host, c->readers, c->reader_count, 1,
-                                        &c->reader_capacity, sizeof *readers);
-  if (readers == NULL) return gmlo_check_no_memory(c);
-  c->readers = readers;
-  readers[c->reader_count].node = node;
-  readers[c->reader_count].next = interval->readers;
+  reader = (gmlo_list_cell *)gmlo_more(&c->scope.host, &c->readers, c->reader_count, 1,
+                                       &c->reader_capacity, sizeof *reader);
+  if (reader == NULL) return gmlo_check_no_memory(c);
+  reader->node = node;
+  reader->next = interval->readers;
   interval->readers = (uint32_t)c->reader_count++;
   return 1;
 }
