@@ -316,16 +316,12 @@ HOW A MEMGRAPH IS RUN
   the queue has streams. No other order is kept, so a late copy delays only the nodes that need it.
   An iteration begins when the one before has ended.
   Three flags fix the order instead: a queue then waits for its next node. The results are the same
-  in every order. With GMLAKE_OFFLOAD_SIMULATED_ORDER each queue keeps the order in which the
-  compiler's simulation of the iteration starts its nodes (`start` of gmlake_offload_node). With
-  GMLAKE_OFFLOAD_FIXED_OPS operators and transfers keep the order of compilation, and copies start
-  as by default: what the paper compares with, as we read it. With GMLAKE_OFFLOAD_FIXED_ORDER copies
-  keep the order of compilation, too, which is poor, since it is not the order in which copies can
-  start.
-  A free order gains much over FIXED_ORDER, but next to nothing over SIMULATED_ORDER where times are
-  as the graph says; bench/offload/README.md has the figures. Whoever wants one CUDA graph of an
-  iteration can capture the nodes by `start`, one stream for each queue, with an event for each edge
-  that leads to another queue; bench/offload/captured.h does.
+  in every order; bench/offload/README.md says what each costs. With GMLAKE_OFFLOAD_SIMULATED_ORDER
+  each queue keeps the order in which the compiler's simulation of the iteration starts its nodes
+  (`start` of gmlake_offload_node). With GMLAKE_OFFLOAD_FIXED_OPS operators and transfers keep the
+  order of compilation, and copies start as by default: what the paper compares with, as we read it.
+  With GMLAKE_OFFLOAD_FIXED_ORDER copies keep the order of compilation, too. Whoever wants one CUDA
+  graph of an iteration can capture the nodes by `start`: bench/offload/captured.h does.
   With launch_ahead_max an operator may also start if it waits only for operators of its device that
   were launched already. It is launched behind them on the same stream. The device then need not
   wait for the host between two operators.
@@ -3965,16 +3961,6 @@ static void gmlo_swap_undo(gmlo_cyclic *c, gmlo_item *item, size_t use) {
   c->freed = 1;
 }
 
-/* 1: swapped; 0: not possible; -1: host memory is refused. */
-static int gmlo_swap_try(gmlo_cyclic *c, const gmlo_candidate *k) {
-  gmlo_gap placed = c->gaps[k->use];
-  if (!gmlo_ratio_allows(c, k->item) || !gmlo_swap_place(c, k, &placed)) return 0;
-  if (!gmlo_swap_helps(c, k, &placed)) return 0;
-  if (!gmlo_lanes_reserve(c)) return -1;
-  gmlo_swap_commit(c, k->item, k->use, &placed);
-  return 1;
-}
-
 /* In paper mode: the tensor also leaves in its later gaps, up to the next write, if the link has
    time to bring it back; the host has its bytes. -1: host memory is refused. */
 static int gmlo_swap_later(gmlo_cyclic *c, gmlo_item *item, size_t use) {
@@ -4387,7 +4373,8 @@ static void gmlo_recompute_commit(gmlo_cyclic *c, const gmlo_option *option) {
 /* 1: done; -1: host memory is refused. */
 static int gmlo_option_take(gmlo_cyclic *c, gmlo_option *option, size_t slot) {
   gmlo_candidate *k = &option->k;
-  int done;
+  gmlo_gap placed;
+  int fits;
   GMLAKE_OFFLOAD_ASSERT(k->item != NULL);
   if (!gmlo_lanes_reserve(c)) return -1;
   if (c->gaps[k->use].state == GMLO_SWAPPED) gmlo_swap_undo(c, k->item, k->use);
@@ -4398,9 +4385,11 @@ static int gmlo_option_take(gmlo_cyclic *c, gmlo_option *option, size_t slot) {
   gmlo_stall_before(c, slot, option->out_wait_ns);
   gmlo_stall_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, option->in_wait_ns);
   gmlo_candidate_times(c, k, slot);
-  done = gmlo_swap_try(c, k);
-  GMLAKE_OFFLOAD_ASSERT(done != 0); /* after the waits the link has time */
-  return done;
+  placed = c->gaps[k->use];
+  fits = gmlo_swap_place(c, k, &placed) && gmlo_swap_helps(c, k, &placed);
+  GMLAKE_OFFLOAD_ASSERT(fits); /* after the waits the link has time */
+  if (fits) gmlo_swap_commit(c, k->item, k->use, &placed);
+  return fits;
 }
 
 /* Whether the part's tensor may leave for the slot: it stays, or its swap leaves it there then. */
