@@ -1859,6 +1859,21 @@ static size_t gmlo_op_refs(const gmlake_offload_graph *graph, uint32_t op) {
   return graph->ops[op].read_count + graph->ops[op].write_count;
 }
 
+/* The tensor's first access at the position or behind it; where its accesses end: there is none. */
+static size_t gmlo_access_from(const gmlake_offload_graph *graph, uint32_t tensor,
+                               size_t position) {
+  size_t low = graph->access_begin[tensor], high = graph->access_begin[tensor + 1];
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (graph->accesses[middle].position < position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 /* Fills in the accesses of all tensors, for operators that run in `order` (NULL: as they were
    added). */
 static void gmlo_graph_fill_accesses(gmlake_offload_graph *graph, const uint32_t *order) {
@@ -5760,17 +5775,9 @@ static size_t gmlo_run_position(const gmlo_run_job *job) {
 static uint64_t gmlo_run_time_to_use(const gmlo_run_job *job, size_t position, uint32_t tensor) {
   const gmlake_offload_graph *graph = job->graph;
   size_t begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
-  size_t low = begin, high = end;
+  size_t next = gmlo_access_from(graph, tensor, position);
   uint64_t now = job->begin_ns[position];
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (graph->accesses[middle].position < position) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  if (low < end) return job->begin_ns[graph->accesses[low].position] - now;
+  if (next < end) return job->begin_ns[graph->accesses[next].position] - now;
   if (begin == end || gmlo_kind_is_made(graph->tensors[tensor].kind)) return UINT64_MAX;
   return job->begin_ns[graph->op_count] - now + job->begin_ns[graph->accesses[begin].position];
 }
@@ -8213,34 +8220,17 @@ typedef struct gmlo_scheduler {
 /* The step, from the cut on, in which the time `ns` after the end of operator `trigger` lies. */
 static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uint64_t ns) {
   size_t low = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
-  size_t high = 2 * c->build.l->step_count;
-  uint64_t at = c->time_ns[low] + ns;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (c->time_ns[middle + 1] <= at) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const uint64_t *ends = c->time_ns + low + 1;
+  return low +
+         gmlo_count_to(ends, 2 * c->build.l->step_count - low, sizeof *ends, c->time_ns[low] + ns);
 }
 
 /* A live range's last access at a position of at most `step`; or the last of all, in the iteration
    before. */
 static size_t gmlo_scheduler_access(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
   const gmlake_offload_graph *graph = c->graph;
-  size_t first = graph->access_begin[tensor], low = first, high = graph->access_begin[tensor + 1];
-  size_t last = high - 1;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (graph->accesses[middle].position <= step) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low != first ? low - 1 : last;
+  size_t next = gmlo_access_from(graph, tensor, step + 1);
+  return (next != graph->access_begin[tensor] ? next : graph->access_begin[tensor + 1]) - 1;
 }
 
 /* The access behind that one, around the end. */
@@ -14359,7 +14349,7 @@ typedef struct gmlo_cuda_functions {
 
 /* A piece of pinned memory. */
 typedef struct gmlo_pinned {
-  char *ptr;
+  char *ptr; /* first: pieces are found by it */
   size_t bytes;
   int busy;
   size_t segment; /* bytes of the segment whose first piece it is; 0: it joins the one below */
@@ -14537,16 +14527,7 @@ static void gmlo_pinned_remove(gmlo_cuda *cuda, size_t at) {
 
 /* The last piece that begins at the address or below it. pre: there is one. */
 static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
-  size_t low = 0, high = cuda->pinned_count;
-  while (high - low > 1) {
-    size_t middle = low + (high - low) / 2;
-    if ((uintptr_t)cuda->pinned[middle].ptr <= (uintptr_t)ptr) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return gmlo_count_to(cuda->pinned, cuda->pinned_count, sizeof *cuda->pinned, (uintptr_t)ptr) - 1;
 }
 
 #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
