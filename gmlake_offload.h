@@ -2047,35 +2047,22 @@ static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, uint32_t op
 }
 
 /* Adds what the operator at the position makes: to bytes[d] for each device d, and to
-   bytes[device_count] for all together. */
-static void gmlo_graph_count_made(const gmlake_offload_graph *graph, size_t position,
-                                  size_t *bytes) {
-  uint32_t op = graph->order[position];
-  size_t i;
-  for (i = graph->ops[op].read_count; i < gmlo_op_refs(graph, op); i++) {
-    uint32_t t = gmlo_op_ref(graph, op, i);
-    const gmlo_tensor *tensor = &graph->tensors[t];
-    if (!gmlo_kind_is_made(tensor->kind)) continue;
-    if (graph->accesses[graph->access_begin[t]].position != position) continue;
-    bytes[tensor->device] += tensor->bytes;
-    bytes[graph->device_count] += tensor->bytes;
-  }
-}
-
-/* Subtracts the intermediates that the operator at the position is the last to use. */
-static void gmlo_graph_count_gone(const gmlake_offload_graph *graph, size_t position,
-                                  size_t *bytes) {
+   bytes[device_count] for all together. Or, with is_gone, subtracts the intermediates that it is
+   the last to use. What it updates counts with its reads. */
+static void gmlo_graph_count_ops(const gmlake_offload_graph *graph, size_t position, int is_gone,
+                                 size_t *bytes) {
   uint32_t op = graph->order[position];
   size_t i;
   for (i = 0; i < gmlo_op_refs(graph, op); i++) {
     uint32_t t = gmlo_op_ref(graph, op, i);
     const gmlo_tensor *tensor = &graph->tensors[t];
-    const gmlo_access *last = &graph->accesses[graph->access_begin[t + 1] - 1];
-    if (tensor->kind != GMLAKE_OFFLOAD_INTERMEDIATE || last->position != position) continue;
-    if (i >= graph->ops[op].read_count && (last->how & GMLO_READS) != 0)
-      continue; /* subtracted with its reads */
-    bytes[tensor->device] -= tensor->bytes;
-    bytes[graph->device_count] -= tensor->bytes;
+    size_t at = is_gone ? graph->access_begin[t + 1] - 1 : graph->access_begin[t];
+    size_t more = is_gone ? 0 - tensor->bytes : tensor->bytes;
+    if (!gmlo_kind_is_made(tensor->kind) || graph->accesses[at].position != position) continue;
+    if (is_gone && tensor->kind == GMLAKE_OFFLOAD_OUTPUT) continue;
+    if (i >= graph->ops[op].read_count && (graph->accesses[at].how & GMLO_READS) != 0) continue;
+    bytes[tensor->device] += more;
+    bytes[graph->device_count] += more;
   }
 }
 
@@ -2103,7 +2090,7 @@ static void gmlo_graph_measure_ops(gmlake_offload_graph *graph, size_t *bytes) {
   for (d = 0; d < graph->device_count; d++) graph->devices[d].peak_bytes = bytes[d];
   for (p = 0; p < graph->op_count; p++) {
     uint32_t op = graph->order[p];
-    gmlo_graph_count_made(graph, p, bytes);
+    gmlo_graph_count_ops(graph, p, 0, bytes);
     gmlo_most(&graph->info.peak_bytes, bytes[graph->device_count]);
     gmlo_most(&graph->info.op_bytes_max, gmlo_graph_op_bytes(graph, op, GMLAKE_OFFLOAD_NONE, 0));
     for (i = 0; i < gmlo_op_refs(graph, op); i++) {
@@ -2116,7 +2103,7 @@ static void gmlo_graph_measure_ops(gmlake_offload_graph *graph, size_t *bytes) {
     if ((graph->ops[op].flags & GMLAKE_OFFLOAD_TRANSFER) == 0) {
       graph->devices[graph->ops[op].device].time_ns += graph->ops[op].time_ns;
     }
-    gmlo_graph_count_gone(graph, p, bytes);
+    gmlo_graph_count_ops(graph, p, 1, bytes);
   }
 }
 

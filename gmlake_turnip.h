@@ -460,7 +460,6 @@ typedef struct gmlo_tuning {
   unsigned home_percent; /* of the memory that homes can have */
   int home_spread;       /* homes are spread over the iteration; else for what is used first */
   int in_place;          /* nothing moves, or there is no memgraph */
-  int first_fit;         /* in place: places are taken at the lowest offset */
 } gmlo_tuning;
 
 typedef struct gmlo_compiler {
@@ -1365,7 +1364,6 @@ static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgrap
   c.devices = devices;
   c.tuning = *tuning;
   c.paper = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
-  c.first_fit = tuning->first_fit;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
   for (; c.exec_horizon < c.graph->op_count && !c.failed; c.exec_horizon++) {
@@ -1505,7 +1503,6 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
 static gmlake_offload_memgraph *gmlo_compile_in_place(const gmlake_offload_memgraph_desc *desc,
                                                       const gmlo_devices *devices,
                                                       int *out_refused) {
-  gmlake_offload_memgraph *m = NULL;
   gmlo_tuning tuning;
   size_t d;
   *out_refused = 0;
@@ -1515,10 +1512,7 @@ static gmlake_offload_memgraph *gmlo_compile_in_place(const gmlake_offload_memgr
   memset(&tuning, 0, sizeof tuning);
   tuning.in_place = 1;
   tuning.home_percent = 100;
-  for (; tuning.first_fit < 2 && m == NULL && !*out_refused; tuning.first_fit++) {
-    m = gmlo_compile_timed(desc, devices, &tuning, out_refused);
-  }
-  return m;
+  return gmlo_compile_timed(desc, devices, &tuning, out_refused);
 }
 
 /* Tries a tuning, unless it was tried already, the work is done, or the best memgraph keeps a
