@@ -2928,7 +2928,6 @@ typedef enum gmlo_cyclic_phase {
   GMLO_CYCLIC_ITEMS,     /* the items, */
   GMLO_CYCLIC_PROFILE,   /* the bytes in each slot. */
   GMLO_CYCLIC_PARTS,     /* It is planned: the gaps of what may leave, */
-  GMLO_CYCLIC_KEYS,      /* what they are taken by, */
   GMLO_CYCLIC_FILL,      /* and heaps of them; */
   GMLO_CYCLIC_DOWN,      /* swaps; */
   GMLO_CYCLIC_BACK,      /* takes back what is not needed; both again while that lowers the peak */
@@ -4031,6 +4030,8 @@ static void gmlo_part_add(gmlo_cyclic *c, size_t item, size_t use, uint32_t wrap
   part->wraps = wraps;
   part->first = (uint32_t)first;
   part->end = (uint32_t)end;
+  part->key_max = gmlo_part_key(c, part, (gmlo_preference)c->order);
+  c->looked += 4;
   c->part_count++;
   if (c->gaps[use].part == 0) c->gaps[use].part = (uint32_t)c->part_count;
 }
@@ -4065,7 +4066,7 @@ static void gmlo_parts_add(gmlo_cyclic *c, size_t i) {
 
 /* Goes on making the parts of all gaps of tensors that may leave, and filling the heaps. 1: that is
    done; 0: there is more to do; -1: host memory is refused. Items are sorted by size. */
-static int gmlo_parts_make_part(gmlo_cyclic *c, gmlo_preference order) {
+static int gmlo_parts_make_part(gmlo_cyclic *c) {
   size_t bytes_min = gmlo_bytes_min(c);
   if (c->phase == GMLO_CYCLIC_PARTS) {
     if (c->parts == NULL) {
@@ -4076,11 +4077,6 @@ static int gmlo_parts_make_part(gmlo_cyclic *c, gmlo_preference order) {
     for (; c->at < c->item_count && c->items[c->at].bytes >= bytes_min; c->at++) {
       if (gmlo_cyclic_stops(c)) return 0;
       gmlo_parts_add(c, c->at);
-    }
-  } else if (c->phase == GMLO_CYCLIC_KEYS) {
-    for (; c->at < c->part_count; c->at++, c->looked += 4) {
-      if (gmlo_cyclic_stops(c)) return 0;
-      c->parts[c->at].key_max = gmlo_part_key(c, &c->parts[c->at], order);
     }
   } else if (!gmlo_itree_refill(c)) {
     return 0;
@@ -4499,9 +4495,8 @@ static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
   case GMLO_CYCLIC_PROFILE:
     return gmlo_cyclic_make_part(c) < 0 ? -1 : 0;
   case GMLO_CYCLIC_PARTS:
-  case GMLO_CYCLIC_KEYS:
   case GMLO_CYCLIC_FILL:
-    return gmlo_parts_make_part(c, (gmlo_preference)c->order) < 0 ? -1 : 0;
+    return gmlo_parts_make_part(c) < 0 ? -1 : 0;
   case GMLO_CYCLIC_DOWN:
     done = gmlo_swap_down(c, target);
     if (done > 0) gmlo_cyclic_is_down(c);
