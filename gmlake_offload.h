@@ -2404,6 +2404,12 @@ static int gmlo_event_before(const void *a, const void *b) {
   return x_in < y_in;
 }
 
+/* The position of the operator behind the trigger. */
+static size_t gmlo_event_after(const gmlake_offload_graph *graph,
+                               const gmlake_offload_event *event) {
+  return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
+}
+
 static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_event *events,
                             size_t count, const gmlake_offload_host *host) {
   gmlo_scope scope = gmlo_scope_of(host);
@@ -2413,9 +2419,8 @@ static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_ev
   size_t i, from;
   int ok = room != NULL && keys != NULL && begin != NULL;
   for (i = 0; i < count && ok; i++) { /* 0: the begin of the iteration */
-    uint32_t trigger = events[i].trigger;
     room[i] = events[i];
-    keys[i] = trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[trigger] + 1;
+    keys[i] = (uint32_t)gmlo_event_after(graph, &events[i]);
   }
   if (ok) gmlo_sort_keys(keys, count, begin, graph->op_count + 1, keys + count);
   for (i = 0; i < count && ok; i++) events[i] = room[keys[count + i]];
@@ -2473,12 +2478,6 @@ static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, 
     }
   }
   return !gone;
-}
-
-/* The position of the operator behind the trigger. */
-static size_t gmlo_event_after(const gmlake_offload_graph *graph,
-                               const gmlake_offload_event *event) {
-  return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
 }
 
 static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
@@ -3704,25 +3703,24 @@ static void gmlo_cyclic_leave(gmlo_cyclic *c) {
 static void gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t only,
                               double share) {
   const gmlake_offload_planner_desc *desc = &planner->desc;
-  double both = desc->both_bytes_per_s / 2;
-  int paper = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
+  int lane;
   size_t j;
   memset(c, 0, sizeof *c);
   c->scope = gmlo_scope_of(&desc->host);
   c->desc = desc;
   c->only = only;
   c->work_max = c->stop = UINT64_MAX;
-  c->paper_mode = paper;
+  c->paper_mode = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
   c->channel[GMLO_IN] = c->paper_mode ? GMLO_OUT : GMLO_IN;
   c->jobs = planner->jobs;
   c->job_count = planner->job_count;
   for (j = 0; j < c->job_count; j++) c->jobs[j].swapped = 0;
-  c->lanes[GMLO_OUT].bytes_per_s = share * desc->out_bytes_per_s;
-  c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
-  c->lanes[GMLO_OUT].alone_bytes_per_s = c->lanes[GMLO_OUT].bytes_per_s;
-  c->lanes[GMLO_IN].alone_bytes_per_s = c->lanes[GMLO_IN].bytes_per_s;
-  if (!paper && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
-  if (!paper && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
+  for (lane = 0; lane < 2; lane++) {
+    double speed = lane == GMLO_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
+    c->lanes[lane].bytes_per_s = c->lanes[lane].alone_bytes_per_s = share * speed;
+    if (c->paper_mode || desc->both_bytes_per_s / 2 >= speed) continue;
+    c->lanes[lane].bytes_per_s = share * (desc->both_bytes_per_s / 2);
+  }
 }
 
 /* Goes on making it, up to `stop`. 1: it is made; 0: there is more to do; -1: host memory is
@@ -4448,9 +4446,10 @@ static int gmlo_cost_at(gmlo_cyclic *c, size_t slot, double excess_bytes, uint64
 /* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
    again after each step. -1: host memory is refused. */
 static int gmlo_cost_down(gmlo_cyclic *c, int64_t target) {
-  int paper = c->paper_mode, done;
+  int done;
   double wanted = (double)c->base_ns * c->overhead;
-  uint64_t budget = paper || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
+  uint64_t budget =
+      c->paper_mode || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
   size_t slot = gmlo_profile_peak(&c->profile, &bytes);
   c->low_bytes = bytes;
@@ -4485,8 +4484,8 @@ static void gmlo_cyclic_is_down(gmlo_cyclic *c) {
 /* Makes the cyclic schedule and plans it, down to the target or as near as possible, up to `stop`.
    1: it is planned; 0: there is more to do; -1: host memory is refused. */
 static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
-  int paper = c->paper_mode, done;
   int64_t bytes;
+  int done;
   switch (c->phase) {
   case GMLO_CYCLIC_STEPS:
   case GMLO_CYCLIC_SIZES:
@@ -4508,12 +4507,12 @@ static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
     c->at = 0;
     return 0;
   case GMLO_CYCLIC_COST:
-    if ((paper ? target > 0 : c->overhead > 0) && gmlo_cost_down(c, target) < 0) return -1;
+    if ((c->paper_mode ? target > 0 : c->overhead > 0) && gmlo_cost_down(c, target) < 0) return -1;
     (void)gmlo_profile_peak(&c->profile, &bytes);
     c->before = bytes > target ? bytes : target;
     c->at = c->item_count;
     c->phase = GMLO_CYCLIC_LAST;
-    return paper;
+    return c->paper_mode;
   default:
     return gmlo_swap_prune(c, c->before);
   }
@@ -5507,9 +5506,7 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
     job->event_begin[p] = i;
     for (; i < count; i++) {
       const gmlake_offload_event *event = &plan->events[i];
-      size_t after =
-          event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : (size_t)graph->position[event->trigger] + 1;
-      if (after != p) break;
+      if (gmlo_event_after(graph, event) != p) break;
       if (event->action != GMLAKE_OFFLOAD_RECOMPUTE || p == graph->op_count) continue;
       job->steps[job->step_count].op = event->op;
       job->steps[job->step_count++].remade = event->tensor;
