@@ -2939,6 +2939,24 @@ typedef struct gmlo_profile { /* see >>profile */
   size_t leaf_count, slot_count;
 } gmlo_profile;
 
+/* Which candidate is tried first. */
+typedef enum gmlo_preference {
+  GMLO_GREEDY =
+      0, /* the largest, and all candidates of a slot before the next peak: as in paper mode */
+  GMLO_LARGEST,
+  GMLO_FARTHEST, /* its next use is */
+  GMLO_AREA,     /* bytes times the length of the gap */
+  GMLO_RATE      /* bytes times the time of absence, for its time on the link */
+} gmlo_preference;
+
+/* How a plan is made. */
+typedef struct gmlo_mode {
+  gmlo_preference order;
+  int packed;    /* a copy in touches the one before it, if no other one fits between them */
+  int exclusive; /* a copy takes both directions where the other one is free [L3] */
+  int keen;      /* stalls between operators beside each other, and for a swap once more, too */
+} gmlo_mode;
+
 typedef struct gmlo_cyclic {
   gmlo_scope scope;
   const gmlake_offload_planner_desc *desc;
@@ -2969,16 +2987,14 @@ typedef struct gmlo_cyclic {
   gmlo_cell *cells;
   size_t cell_count, cell_capacity;
   uint32_t *heaps;
-  int greedy, falls;           /* see gmlo_preference; keys fall [D3] */
-  int packed, exclusive, keen; /* see gmlo_mode */
-  int strict;                  /* what time is spent for does not depend on what is left of it */
-  int64_t low_bytes;           /* the lowest peak since time was spent, */
-  uint64_t low_ns;             /* and what was added then */
+  gmlo_mode mode;
+  int strict;        /* what time is spent for does not depend on what is left of it */
+  int64_t low_bytes; /* the lowest peak since time was spent, */
+  uint64_t low_ns;   /* and what was added then */
   int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
   /* Of a plan that is made in parts: */
   gmlo_cyclic_phase phase;
-  int order;             /* a gmlo_preference */
   gmlo_sized *sized;     /* [while it is made] the tensors, largest first */
   uint64_t looked, stop; /* steps that `work` leaves out; the present part ends at this sum */
   int is_at;             /* swaps of one slot are under way: */
@@ -3269,7 +3285,7 @@ static int gmlo_lane_place(gmlo_cyclic *c, int lane, uint64_t lo, uint64_t hi, s
       lane == GMLO_IN ? gmlo_lane_latest : gmlo_lane_earliest;
   uint64_t length = gmlo_lane_copy_ns(c, lane, bytes, 1);
   *alone = 1;
-  if (!c->exclusive || !find(c, lane, lo, hi, length, begin) ||
+  if (!c->mode.exclusive || !find(c, lane, lo, hi, length, begin) ||
       !gmlo_lane_is_free(c, !lane, *begin, *begin + length)) {
     *alone = 0;
     length = gmlo_lane_copy_ns(c, lane, bytes, 0);
@@ -3771,24 +3787,6 @@ static int gmlo_cyclic_make_part(gmlo_cyclic *c) {
 #define GMLO_SWAP_ROUNDS 8   /* at most so many times swaps are planned and taken back */
 #define GMLO_SMALL_PART 4096 /* a tensor of one part in so many of the peak is small */
 
-/* Which candidate is tried first. */
-typedef enum gmlo_preference {
-  GMLO_GREEDY =
-      0, /* the largest, and all candidates of a slot before the next peak: as in paper mode */
-  GMLO_LARGEST,
-  GMLO_FARTHEST, /* its next use is */
-  GMLO_AREA,     /* bytes times the length of the gap */
-  GMLO_RATE      /* bytes times the time of absence, for its time on the link */
-} gmlo_preference;
-
-/* How a plan is made. */
-typedef struct gmlo_mode {
-  gmlo_preference order;
-  int packed;    /* a copy in touches the one before it, if no other one fits between them */
-  int exclusive; /* a copy takes both directions where the other one is free [L3] */
-  int keen;      /* stalls between operators beside each other, and for a swap once more, too */
-} gmlo_mode;
-
 typedef struct gmlo_candidate {
   gmlo_item *item;
   size_t use;                    /* of the item, before the gap */
@@ -3920,7 +3918,7 @@ static int gmlo_swap_place(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_gap *ga
                        &gap->alone[GMLO_IN])) {
     return 0;
   }
-  if (c->packed) gmlo_swap_pack(c, k, gap);
+  if (c->mode.packed) gmlo_swap_pack(c, k, gap);
   return 1;
 }
 
@@ -3997,8 +3995,8 @@ static double gmlo_gap_rate(const gmlo_gap *placed, size_t bytes) {
 /* The same for a gap whose copies find time at once. */
 static double gmlo_candidate_rate(const gmlo_cyclic *c, const gmlo_candidate *k) {
   gmlo_gap placed;
-  uint64_t out = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes, c->exclusive);
-  uint64_t in = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, c->exclusive);
+  uint64_t out = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes, c->mode.exclusive);
+  uint64_t in = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, c->mode.exclusive);
   memset(&placed, 0, sizeof placed);
   if (gmlo_gap_is_clean(c, k->item, k->use)) out = 0;
   placed.out_end = out;
@@ -4028,7 +4026,7 @@ static void gmlo_part_add(gmlo_cyclic *c, size_t item, size_t use, uint32_t wrap
   part->wraps = wraps;
   part->first = (uint32_t)first;
   part->end = (uint32_t)end;
-  part->key_max = gmlo_part_key(c, part, (gmlo_preference)c->order);
+  part->key_max = gmlo_part_key(c, part, c->mode.order);
   c->looked += 4;
   c->part_count++;
   if (c->gaps[use].part == 0) c->gaps[use].part = (uint32_t)c->part_count;
@@ -4109,7 +4107,7 @@ static int gmlo_part_falls(const gmlo_cyclic *c, gmlo_part *part, const gmlo_can
 /* Swaps one candidate of the slot; in paper mode all that it can. 1: that is done; 0: there is more
    to do; -1: host memory is refused. */
 static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
-  while (c->greedy || c->swapped == 0) {
+  while (c->mode.order == GMLO_GREEDY || c->swapped == 0) {
     uint32_t id;
     gmlo_part *part;
     gmlo_gap placed;
@@ -4126,11 +4124,11 @@ static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
       gmlo_part_narrow(c, part, fits ? &placed : NULL);
       continue;
     }
-    if (c->falls && gmlo_part_falls(c, part, &k, &placed)) continue;
+    if (c->mode.order == GMLO_RATE && gmlo_part_falls(c, part, &k, &placed)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
     gmlo_swap_commit(c, k.item, k.use, &placed);
     c->swapped++;
-    if (c->greedy && gmlo_swap_later(c, k.item, k.use) < 0) return -1;
+    if (c->mode.order == GMLO_GREEDY && gmlo_swap_later(c, k.item, k.use) < 0) return -1;
   }
   return c->failed ? -1 : 1;
 }
@@ -4316,7 +4314,7 @@ static int gmlo_stall_times(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option
   if (!gmlo_lane_earliest(c, GMLO_IN, lo, lo + period, length, &in)) return 0;
   in += length;
   option->in_wait_ns = in > k->end ? in - k->end : 0;
-  return (option->out_wait_ns == 0 || c->keen || k->begin < k->slot_begin) &&
+  return (option->out_wait_ns == 0 || c->mode.keen || k->begin < k->slot_begin) &&
          (option->in_wait_ns == 0 || k->slot_end < k->end);
 }
 
@@ -4391,7 +4389,7 @@ static int gmlo_option_take(gmlo_cyclic *c, gmlo_option *option, size_t slot) {
 /* Whether the part's tensor may leave for the slot: it stays, or its swap leaves it there then. */
 static int gmlo_cost_is_open(const gmlo_cyclic *c, const gmlo_part *part, size_t slot) {
   const gmlo_gap *gap = &c->gaps[part->use];
-  if (gap->state != GMLO_SWAPPED || !c->keen) return gap->state == GMLO_KEPT;
+  if (gap->state != GMLO_SWAPPED || !c->mode.keen) return gap->state == GMLO_KEPT;
   if (gmlo_gap_is_needed(c, &c->items[part->item], part->use)) return 0;
   slot += slot < gap->absent_lo ? c->slot_count : 0;
   return slot - gap->absent_lo >= gap->absent_count;
@@ -4516,15 +4514,6 @@ static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
   default:
     return gmlo_swap_prune(c, c->before);
   }
-}
-
-static void gmlo_cyclic_set_mode(gmlo_cyclic *c, const gmlo_mode *mode) {
-  c->greedy = c->paper_mode || mode->order == GMLO_GREEDY;
-  c->falls = mode->order == GMLO_RATE;
-  c->order = (int)mode->order;
-  c->packed = mode->packed;
-  c->exclusive = mode->exclusive;
-  c->keen = mode->keen;
 }
 
 /* ---- >>emit: the gaps of a cyclic schedule become a plan ----------------------------------------
@@ -4917,20 +4906,13 @@ typedef struct gmlo_node_queue {
   uint32_t active; /* nodes that have begun and not ended */
 } gmlo_node_queue;
 
-typedef enum gmlo_order {
-  GMLO_ANY_ORDER = 0,
-  GMLO_COMPILED,     /* all queues have the order of compilation, */
-  GMLO_COMPILED_OPS, /* those of operators and transfers, */
-  GMLO_SIMULATED     /* all queues the order of the simulation */
-} gmlo_order;
-
 typedef struct gmlo_ready {
   gmlo_scope scope;
   const gmlake_offload_memgraph *memgraph;
   uint32_t *waits;
   gmlo_node_queue *queues;
   size_t queue_count;
-  gmlo_order order;
+  unsigned flags; /* of the run: those of a fixed order */
   int in_line;
 } gmlo_ready;
 
@@ -4944,12 +4926,12 @@ static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
 }
 
 static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
-                           const gmlake_offload_host *host, gmlo_order order) {
+                           const gmlake_offload_host *host, unsigned flags) {
   size_t *counts, q, v;
   memset(r, 0, sizeof *r);
   r->scope = gmlo_scope_of(host);
   r->memgraph = m;
-  r->order = order;
+  r->flags = flags;
   r->queue_count = m->info.device_count * GMLO_QUEUES;
   r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
   r->queues = (gmlo_node_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
@@ -4970,8 +4952,9 @@ static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
 
 /* Whether the queue runs in a fixed order: its heap is then used as a list. */
 static int gmlo_ready_is_fixed(const gmlo_ready *r, size_t q) {
-  return r->order != GMLO_ANY_ORDER &&
-         (r->order != GMLO_COMPILED_OPS || q % GMLO_QUEUES < GMLO_COPY_QUEUES);
+  unsigned fixed = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER;
+  if (q % GMLO_QUEUES < GMLO_COPY_QUEUES) fixed |= GMLAKE_OFFLOAD_FIXED_OPS;
+  return (r->flags & fixed) != 0;
 }
 
 /* Begins an iteration. */
@@ -4980,7 +4963,7 @@ static void gmlo_ready_begin(gmlo_ready *r) {
   size_t q, v;
   for (q = 0; q < r->queue_count; q++) r->queues[q].count = r->queues[q].at = 0;
   for (v = 0; v < m->node_count; v++) {
-    uint32_t id = r->order == GMLO_SIMULATED ? m->starts[v] : (uint32_t)v;
+    uint32_t id = (r->flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? m->starts[v] : (uint32_t)v;
     gmlo_node_queue *queue = &r->queues[gmlo_queue_of(m, id)];
     r->waits[id] = (uint32_t)(m->before_begin[id + 1] - m->before_begin[id]);
     if (gmlo_ready_is_fixed(r, gmlo_queue_of(m, id))) {
@@ -5239,13 +5222,6 @@ static gmlake_offload_result gmlo_nodes_fill(const gmlo_nodes *n) {
   return GMLAKE_OFFLOAD_OK;
 }
 
-static gmlo_order gmlo_nodes_order(unsigned flags) {
-  return (flags & GMLAKE_OFFLOAD_FIXED_ORDER) != 0       ? GMLO_COMPILED
-         : (flags & GMLAKE_OFFLOAD_FIXED_OPS) != 0       ? GMLO_COMPILED_OPS
-         : (flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? GMLO_SIMULATED
-                                                         : GMLO_ANY_ORDER;
-}
-
 /* Makes room for what is under way, allocates the arenas and fills what exists when an iteration
    begins. */
 static gmlake_offload_result gmlo_nodes_make(gmlo_nodes *n) {
@@ -5258,7 +5234,7 @@ static gmlake_offload_result gmlo_nodes_make(gmlo_nodes *n) {
     size_t count = gmlo_op_refs(m->graph, (uint32_t)i);
     if (count > most) most = count;
   }
-  if (!gmlo_ready_make(&n->ready, m, &n->desc->host, gmlo_nodes_order(n->desc->flags))) {
+  if (!gmlo_ready_make(&n->ready, m, &n->desc->host, n->desc->flags)) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   n->ready.in_line = n->desc->launch_ahead_max != 0;
@@ -7134,7 +7110,7 @@ static int gmlo_search_paper(gmlake_offload_planner *planner, gmlake_offload_pla
   size_t j;
   int done = 0;
   gmlo_cyclic_begin(&c, planner, GMLAKE_OFFLOAD_NONE, 1);
-  gmlo_cyclic_set_mode(&c, &mode);
+  c.mode = mode;
   do done = gmlo_cyclic_go_on(&c, (int64_t)planner->desc.target_bytes);
   while (done == 0);
   if (done > 0) (void)gmlo_profile_peak(&c.profile, &bytes);
@@ -7272,7 +7248,7 @@ static void gmlo_search_open(gmlo_search *search, gmlo_cyclic *c, size_t number,
   c->overhead = search->overhead;
   c->strict = search->strict;
   c->work_max = search->work_left;
-  gmlo_cyclic_set_mode(c, &mode);
+  c->mode = mode;
 }
 
 /* Goes on with planning it: gmlo_cyclic_go_on. If that fails the schedule is gone. */

@@ -1418,7 +1418,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   uint64_t now = 0, *ends;
   uint32_t *nodes;
   size_t started = 0;
-  int made = gmlo_ready_make(&r, m, &desc->host, GMLO_ANY_ORDER);
+  int made = gmlo_ready_make(&r, m, &desc->host, 0);
   ends = (uint64_t *)gmlo_take(&r.scope, r.queue_count, sizeof *ends);
   nodes = (uint32_t *)gmlo_take(&r.scope, r.queue_count, sizeof *nodes);
   made = made && ends != NULL && nodes != NULL;

@@ -502,7 +502,7 @@ static int make_parts(gmlo_cyclic *c, const gmlake_offload_planner *planner, uin
   int done = 0;
   gmlo_cyclic_begin(c, planner, job, 1);
   while (done == 0) done = gmlo_cyclic_make_part(c);
-  c->order = (int)order;
+  c->mode.order = order;
   for (done = 0; done == 0;) done = gmlo_parts_make_part(c);
   return done > 0;
 }
