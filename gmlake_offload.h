@@ -1707,6 +1707,7 @@ struct gmlake_offload_graph {
   size_t tensor_count, op_count, ref_count, asked_count;
   size_t tensor_capacity, op_capacity, ref_capacity, asked_capacity;
   size_t tensor_bytes, marks, device_count;
+  size_t refs_most; /* of an operator */
   uint64_t time_ns;
   gmlo_scope scope; /* of what follows, which sealing makes */
   uint32_t *order, *position;
@@ -1831,6 +1832,8 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
   gmlo_text(op->name, sizeof op->name, desc->name != NULL ? desc->name : "");
   if (desc->reads != NULL) memcpy(refs, desc->reads, op->read_count * sizeof *refs);
   refs += op->read_count;
+  if (op->read_count + op->write_count > graph->refs_most)
+    graph->refs_most = op->read_count + op->write_count;
   if (desc->writes != NULL) memcpy(refs, desc->writes, op->write_count * sizeof *refs);
   graph->ref_count += op->read_count + op->write_count;
   graph->time_ns += desc->time_ns;
@@ -5228,18 +5231,13 @@ static gmlake_offload_result gmlo_nodes_make(gmlo_nodes *n) {
   const gmlake_offload_memgraph *m = n->memgraph;
   gmlo_scope *scope = &n->ready.scope;
   gmlake_offload_result result;
-  size_t i, most = 1;
   n->divisor = n->works->backend->divisor != 0 ? n->works->backend->divisor : 1;
-  for (i = 0; i < m->graph->op_count; i++) {
-    size_t count = gmlo_op_refs(m->graph, (uint32_t)i);
-    if (count > most) most = count;
-  }
   if (!gmlo_ready_make(&n->ready, m, &n->desc->host, n->desc->flags)) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   n->ready.in_line = n->desc->launch_ahead_max != 0;
   n->idle_ns = (uint64_t *)gmlo_take(scope, m->info.device_count, sizeof *n->idle_ns);
-  n->pointers = (void **)gmlo_take(scope, most, sizeof *n->pointers);
+  n->pointers = (void **)gmlo_take(scope, m->graph->refs_most, sizeof *n->pointers);
   n->device_arenas = (void **)gmlo_take(scope, m->info.device_count, sizeof(void *));
   if (n->idle_ns == NULL || n->pointers == NULL || n->device_arenas == NULL) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
@@ -5318,6 +5316,7 @@ typedef struct gmlo_run_job {
   gmlo_scope scope; /* of what follows, which each plan has of its own */
   gmlo_run_step *steps;
   size_t step_count;
+  void **pointers;     /* of the operator that is being launched */
   uint64_t *begin_ns;  /* of each position, and of the end, if nothing waits */
   size_t *event_begin; /* events behind position p: event_begin[p + 1] up to [p + 2] - 1 */
   size_t *last;        /* for each tensor: the last step that needs it, + 1; 0: none does */
@@ -5361,8 +5360,6 @@ struct gmlake_offload_run {
   int looping;       /* gmlake_offload_run_iterations is on the stack */
   int hungry;        /* the acquirer waits for hungry_bytes, which no other job takes */
   size_t hungry_bytes;
-  void **pointers; /* of the operator that is being launched */
-  size_t pointer_capacity;
   gmlake_offload_result failed;
   gmlake_offload_run_stats stats;
 };
@@ -5476,7 +5473,11 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
   job->event_begin =
       (size_t *)gmlo_take(&job->scope, graph->op_count + 2, sizeof *job->event_begin);
   job->begin_ns = (uint64_t *)gmlo_take(&job->scope, graph->op_count + 1, sizeof *job->begin_ns);
-  if (job->steps == NULL || job->event_begin == NULL || job->begin_ns == NULL) return 0;
+  job->pointers = (void **)gmlo_take(&job->scope, graph->refs_most, sizeof *job->pointers);
+  if (job->steps == NULL || job->event_begin == NULL || job->begin_ns == NULL ||
+      job->pointers == NULL) {
+    return 0;
+  }
   job->step_count = 0;
   for (p = 0; p <= graph->op_count; p++) { /* what runs again before position p, then its own */
     job->event_begin[p] = i;
@@ -5916,22 +5917,19 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
   return 1;
 }
 
-static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
+static void gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   const gmlake_offload_graph *graph = job->graph;
   uint32_t op = job->steps[job->at + job->running].op;
   size_t i, count = gmlo_op_refs(graph, op), read_count = graph->ops[op].read_count;
   gmlake_offload_launch launch;
-  void **pointers = (void **)gmlo_more(&run->desc.host, &run->pointers, 0, count + 1,
-                                       &run->pointer_capacity, sizeof *pointers);
-  if (pointers == NULL) return 0;
   for (i = 0; i < count; i++) {
     gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(graph, op, i)];
     state->pins++;
     state->last_op = op;
     state->used_at = ++run->uses;
     if (i >= read_count) state->host_valid = 0;
-    run->pointers[i] = state->device;
+    job->pointers[i] = state->device;
   }
   memset(&launch, 0, sizeof launch);
   launch.graph = graph;
@@ -5939,15 +5937,14 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   launch.op = op;
   launch.iteration = job->iteration;
   launch.is_again = job->steps[job->at + job->running].remade != GMLAKE_OFFLOAD_NONE;
-  if (!gmlo_works_launch(&run->works, &launch, pointers, gmlo_job_stream(&run->desc, id),
+  if (!gmlo_works_launch(&run->works, &launch, job->pointers, gmlo_job_stream(&run->desc, id),
                          (uint64_t)GMLO_TOKEN_OP << GMLO_TOKEN_SHIFT | id)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
-    return 1;
+    return;
   }
-  if (job->running++ != 0) return 1;
+  if (job->running++ != 0) return;
   job->started_ns = run->works.now_ns;
   run->stats.stall_ns += run->works.now_ns - job->ended_ns;
-  return 1;
 }
 
 /* Whether the step runs again for a tensor that is on the device after all. */
@@ -5967,9 +5964,7 @@ static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
       !gmlo_step_alloc(run, id, bytes)) {
     return 0;
   }
-  if (!gmlo_step_launch(run, id)) {
-    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-  }
+  gmlo_step_launch(run, id);
   return 1;
 }
 
@@ -6005,9 +6000,7 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
     run->acquirer = GMLAKE_OFFLOAD_NONE;
     run->hungry = 0;
   }
-  if (!gmlo_step_launch(run, id)) {
-    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-  }
+  gmlo_step_launch(run, id);
   return 1;
 }
 
@@ -6465,7 +6458,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
   }
   gmlo_works_leave(&run->works);
   gmlo_free(&host, run->jobs);
-  gmlo_free(&host, run->pointers);
   gmlo_free(&host, run->requests);
   gmlo_free(&host, run);
 }
