@@ -7071,8 +7071,9 @@ static gmlake_offload_result gmlo_simulate_plan(const gmlake_offload_planner *pl
   desc.host = planner->desc.host;
   result = gmlake_offload_run_create(&desc, &run);
   if (result == GMLAKE_OFFLOAD_OK) {
-    result = gmlake_offload_run_add_job(run, job->graph, plan, &id);
+    result = gmlake_offload_run_add_job(run, job->graph, NULL, &id); /* it has to get in step */
   }
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_set_plan(run, id, plan);
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_iterations(run, GMLO_SIM_ITERATIONS);
   if (result == GMLAKE_OFFLOAD_OK) {
     double began_ns = simulator.clock.now_ns;

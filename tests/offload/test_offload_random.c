@@ -229,7 +229,8 @@ static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload
   machine m = new_machine(limit_bytes, 1 << 16, 0);
   gmlake_offload_run_stats stats[2];
   uint32_t id, i;
-  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_ok(gmlake_offload_run_set_plan(m.run, id, plan));
   for (i = 0; i < 2; i++) {
     assert_ok(gmlake_offload_run_iterations(m.run, 2));
     stats[i] = stats_of(&m);
