@@ -1510,11 +1510,6 @@ typedef pthread_mutex_t GMLK_MUTEX;
 #define GMLAKE_MUTEX_UNLOCK(mutex) pthread_mutex_unlock(mutex)
 #endif
 
-static void gmlk_mutex_init(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_INIT(mutex); }
-static void gmlk_mutex_destroy(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_DESTROY(mutex); }
-static void gmlk_mutex_lock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_LOCK(mutex); }
-static void gmlk_mutex_unlock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_UNLOCK(mutex); }
-
 /* The thread sleeps for so many times 50 us, at most 999 ms; on Windows for 1 ms at a time. */
 static inline void gmlk_nap(unsigned count) {
 #if defined(_WIN32)
@@ -1587,13 +1582,13 @@ static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock, int is_used) {
 }
 #else
 typedef GMLK_MUTEX gmlk_spinlock;
-#define gmlk_spinlock_init(spinlock) gmlk_mutex_init(spinlock)
-#define gmlk_spinlock_destroy(spinlock) gmlk_mutex_destroy(spinlock)
+#define gmlk_spinlock_init(spinlock) GMLAKE_MUTEX_INIT(spinlock)
+#define gmlk_spinlock_destroy(spinlock) GMLAKE_MUTEX_DESTROY(spinlock)
 static inline void gmlk_spinlock_lock(gmlk_spinlock *spinlock, int is_used) {
-  if (is_used) gmlk_mutex_lock(spinlock);
+  if (is_used) (void)GMLAKE_MUTEX_LOCK(spinlock);
 }
 static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock, int is_used) {
-  if (is_used) gmlk_mutex_unlock(spinlock);
+  if (is_used) (void)GMLAKE_MUTEX_UNLOCK(spinlock);
 }
 #endif
 
@@ -3836,13 +3831,13 @@ struct gmlake {
 static void gmlk_lock_driver(gmlake *l) {
   if (!l->has_locks) return;
   gmlk_spinlock_unlock(&l->state_lock, 1);
-  gmlk_mutex_lock(&l->turn);
-  gmlk_mutex_lock(&l->driver_lock);
-  gmlk_mutex_unlock(&l->turn);
+  (void)GMLAKE_MUTEX_LOCK(&l->turn);
+  (void)GMLAKE_MUTEX_LOCK(&l->driver_lock);
+  (void)GMLAKE_MUTEX_UNLOCK(&l->turn);
   gmlk_spinlock_lock(&l->state_lock, 1);
 }
 static void gmlk_unlock_driver(gmlake *l) {
-  if (l->has_locks) gmlk_mutex_unlock(&l->driver_lock);
+  if (l->has_locks) (void)GMLAKE_MUTEX_UNLOCK(&l->driver_lock);
 }
 
 #define GMLK_CODE_OPERATING_SYSTEM 304 /* CUDA_ERROR_OPERATING_SYSTEM; the mock answers it, too */
@@ -11509,9 +11504,11 @@ typedef struct gmlk_mock {
 
 static gmlk_mock *gmlk_mock_lock(void *user) {
   gmlk_mock *mock = (gmlk_mock *)user;
-  gmlk_mutex_lock(&mock->mutex);
+  (void)GMLAKE_MUTEX_LOCK(&mock->mutex);
   return mock;
 }
+
+static void gmlk_mock_unlock(gmlk_mock *mock) { (void)GMLAKE_MUTEX_UNLOCK(&mock->mutex); }
 
 static gmlk_mock *gmlk_mock_enter(void *user) {
   gmlk_mock *mock = gmlk_mock_lock(user);
@@ -11557,7 +11554,7 @@ static gmlake_result gmlk_mock_leave(gmlk_mock *mock, uint64_t cost_ns, int *out
   while (i < sizeof(codes) / sizeof(codes[0]) && codes[i][0] != (int)result) i++;
   *out_code = i < sizeof(codes) / sizeof(codes[0]) ? codes[i][1] : 999;
   if (mock->code) *out_code = mock->code;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return result;
 }
 
@@ -12425,7 +12422,7 @@ static gmlake_result gmlk_mock_host_free(void *user, void *host, int *out_code) 
 static uint64_t gmlk_mock_clock_ns(void *user) {
   gmlk_mock *mock = gmlk_mock_lock(user);
   uint64_t ns = mock->census.modelled_ns;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return ns;
 }
 
@@ -12458,7 +12455,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->events.item_bytes = sizeof(gmlk_mock_event);
   mock->streams.item_bytes = sizeof(gmlk_mock_stream);
   mock->modes.item_bytes = sizeof(gmlk_mock_mode);
-  gmlk_mutex_init(&mock->mutex);
+  (void)GMLAKE_MUTEX_INIT(&mock->mutex);
   if (!desc->bookkeeping_only) mock->file = gmlk_mock_host_file(GMLK_MOCK_FILE_MAX);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
       mock->desc.granularity_bytes < gmlk_mock_page_bytes() || mock->desc.device_count < 1 ||
@@ -12502,14 +12499,14 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   GMLAKE_FREE(mock->modes.items);
   GMLAKE_FREE(mock->reservations);
   GMLAKE_FREE(mock->queues);
-  gmlk_mutex_destroy(&mock->mutex);
+  (void)GMLAKE_MUTEX_DESTROY(&mock->mutex);
   GMLAKE_FREE(mock);
 }
 
 GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_census *out_census) {
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   *out_census = mock->census;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, size_t bytes,
@@ -12517,7 +12514,7 @@ GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, 
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   const int has = device >= 0 && device < mock->desc.device_count &&
                   gmlk_mock_reaches(mock, (uint64_t)(uintptr_t)ptr, bytes, device);
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return has;
 }
 
@@ -12527,14 +12524,14 @@ GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_numbe
   mock->fail_call = call_number;
   mock->fail_result = result;
   mock->fail_persistent = persistent;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 GMLAKE_DEF gmlake_result gmlake_mock_stream_create(gmlake_backend *backend,
                                                    gmlake_stream *out_stream) {
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   gmlake_result result = gmlk_mock_add_stream(mock, out_stream);
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return result;
 }
 
@@ -12546,14 +12543,14 @@ GMLAKE_DEF void gmlake_mock_stream_destroy(gmlake_backend *backend, gmlake_strea
     gmlk_mock_stop_capture(mock, &mock->queues[found->queue]);
     gmlk_mock_put(&mock->streams, &found->slot);
   }
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 GMLAKE_DEF void gmlake_mock_stream_hold(gmlake_backend *backend, gmlake_stream stream) {
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
   if (queue) queue->held = 1;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 GMLAKE_DEF void gmlake_mock_stream_finish(gmlake_backend *backend, gmlake_stream stream) {
@@ -12564,7 +12561,7 @@ GMLAKE_DEF void gmlake_mock_stream_finish(gmlake_backend *backend, gmlake_stream
     queue->forced = queue->last;
     gmlk_mock_settle(mock);
   }
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_stream stream,
@@ -12572,7 +12569,7 @@ GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_strea
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
   if (queue) queue->lag_ns = lag_ns;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns) {
@@ -12581,7 +12578,7 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns) 
     mock->now_ns = now_ns;
     gmlk_mock_settle(mock);
   }
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 /* Like the driver, refuses the legacy stream. */
@@ -12594,7 +12591,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmla
     queue->capture_thread = gmlk_thread_id();
     mock->capture_count++;
   }
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return begins ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -12606,7 +12603,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
     result = queue->spoilt ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
     gmlk_mock_stop_capture(mock, queue);
   }
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return result;
 }
 
@@ -12686,7 +12683,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
   if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_may_queue(mock, queue, 0))
     gmlk_mock_queue_launch(mock, queue, pool, graph);
   result = mock->result;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   return result;
 }
 
@@ -12722,7 +12719,7 @@ static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes
       gmlk_mock_work *work = gmlk_mock_work_at(&mock->queues[i], s);
       work->is_past |= work->address < end && address < work->end;
     }
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
 }
 
 /* What a stream that is gone had waited for is not known: all is taken to be ordered before it.
@@ -12748,7 +12745,7 @@ static gmlake_result gmlk_mock_may_end(gmlake *l, uint64_t address, uint64_t byt
              ? gmlk_mock_unordered(mock, address, address + bytes, 0, &user)
              : NULL;
   if (work) at = gmlk_max(work->address, address);
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   if (!at) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                    "stream 0x%llx may still use 0x%llx, byte %llu: call gmlake_record_stream for "
@@ -12806,7 +12803,7 @@ static gmlake_result gmlk_mock_queue_use(gmlake *l, void *user, uint64_t address
       (void)gmlk_mock_need(mock, gmlk_mock_push(queue, &use), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
   }
   result = mock->result;
-  gmlk_mutex_unlock(&mock->mutex);
+  gmlk_mock_unlock(mock);
   if (!queue)
     return gmlk_fail(l, result, call, "the mock has no stream 0x%llx", GMLK_ULL((uintptr_t)stream));
   if (early)
@@ -13420,7 +13417,7 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
     const CUdeviceptr device = (CUdeviceptr)address;
     CUstream former, *copier;
     CUresult code = CUDA_SUCCESS, waited = CUDA_SUCCESS;
-    gmlk_mutex_lock(&cuda->mutex);
+    (void)GMLAKE_MUTEX_LOCK(&cuda->mutex);
     former = cuda->copiers[cuda->turn];
     copier = &cuda->copiers[cuda->turn ^ 1u];
     if (bytes && !*copier) code = cuda->fn.StreamCreate(copier, CU_STREAM_NON_BLOCKING);
@@ -13432,7 +13429,7 @@ static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, si
     if (bytes) cuda->turn ^= 1u;
     if (call.code != CUDA_SUCCESS && cuda->copiers[cuda->turn])
       (void)cuda->fn.StreamSynchronize(cuda->copiers[cuda->turn]);
-    gmlk_mutex_unlock(&cuda->mutex);
+    (void)GMLAKE_MUTEX_UNLOCK(&cuda->mutex);
   }
   return gmlk_cuda_leave(&call, out_code);
 }
@@ -13648,7 +13645,7 @@ GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_bac
   }
   cuda->table = gmlk_cuda_backend;
   cuda->table.user = cuda;
-  gmlk_mutex_init(&cuda->mutex);
+  (void)GMLAKE_MUTEX_INIT(&cuda->mutex);
   if (!cuda->fn.StreamGetId) cuda->table.stream_id = NULL;
   *out_backend = &cuda->table;
   return GMLAKE_OK;
@@ -13665,7 +13662,7 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
     if (cuda->copiers[1]) (void)cuda->fn.StreamDestroy(cuda->copiers[1]);
     (void)gmlk_cuda_leave(&call, &code);
   }
-  gmlk_mutex_destroy(&cuda->mutex);
+  (void)GMLAKE_MUTEX_DESTROY(&cuda->mutex);
   /* At exit the driver may be gone and refuse; then there is nothing left to release. */
   if (!gmlk_process_is_forked(&cuda->process)) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
   gmlk_process_destroy(&cuda->process);
@@ -14086,8 +14083,8 @@ static void gmlk_lake_free(gmlake *l) {
 #endif
   gmlk_process_destroy(&l->process);
   if (l->has_locks) gmlk_spinlock_destroy(&l->state_lock);
-  if (l->has_locks) gmlk_mutex_destroy(&l->driver_lock);
-  if (l->has_locks) gmlk_mutex_destroy(&l->turn);
+  if (l->has_locks) (void)GMLAKE_MUTEX_DESTROY(&l->driver_lock);
+  if (l->has_locks) (void)GMLAKE_MUTEX_DESTROY(&l->turn);
   host = l->host; /* it lies in what it frees */
   gmlk_host_free(&host, l, sizeof(gmlake));
 }
@@ -14173,8 +14170,8 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
   gmlk_process_init(&l->process);
   if (!l->is_observed && !desc->host.malloc_fn) l->fork_guard = l->process.page;
-  if (l->has_locks) gmlk_mutex_init(&l->driver_lock);
-  if (l->has_locks) gmlk_mutex_init(&l->turn);
+  if (l->has_locks) (void)GMLAKE_MUTEX_INIT(&l->driver_lock);
+  if (l->has_locks) (void)GMLAKE_MUTEX_INIT(&l->turn);
   if (l->has_locks) gmlk_spinlock_init(&l->state_lock);
   return l;
 }
