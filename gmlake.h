@@ -3511,9 +3511,9 @@ static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
     windows->idle_end = w->idle_at;
 }
 
-/* The state of the user's block that this is, or is a piece of. */
-static unsigned gmlk_user_state(const gmlk_block *b) {
-  return b->state == GMLK_PIECE ? b->as.window->self.state : b->state;
+/* The user's block that this is, or is a piece of. */
+static const gmlk_block *gmlk_user_block(const gmlk_block *b) {
+  return b->state == GMLK_PIECE ? &b->as.window->self : b;
 }
 
 /* Whether the requester may have a pending block behind the wait that it allows. A use that has its
@@ -3539,9 +3539,8 @@ static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_requester reque
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_requester requester,
                          const gmlk_block *b) {
   if (gmlk_is_open(b, requester.stream)) return 1;
-  if (requester.may_wait && gmlk_user_state(b) == GMLK_PENDING)
-    return gmlk_may_await_uses(streams, requester,
-                               b->state == GMLK_PIECE ? &b->as.window->self : b);
+  if (requester.may_wait && gmlk_user_block(b)->state == GMLK_PENDING)
+    return gmlk_may_await_uses(streams, requester, gmlk_user_block(b));
   return requester.may_wait && b->state == GMLK_FREE &&
          gmlk_may_await(streams, requester, b->stream, b->u.epoch);
 }
@@ -5564,11 +5563,6 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_space_destroy(a, &a->buffer_space);
 }
 
-/* The user's block that this is, or is a piece of. */
-static gmlk_block *gmlk_user_block(gmlk_block *b) {
-  return b->state == GMLK_PIECE ? &b->as.window->self : b;
-}
-
 /* The user's block behind b: live, pending, or a window's own, which comes where its first piece
    is. b NULL: the first. NULL: there are no more. */
 static const gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
@@ -5720,18 +5714,23 @@ static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes
 }
 
 /* Reserves an extent of `need` slots or more. On success the caller enters its slots into the
-   tiling before it releases state_lock. OUT_OF_DEVICE_MEMORY: there are no addresses. */
+   tiling before it releases state_lock: two records for that are set aside meanwhile.
+   OUT_OF_DEVICE_MEMORY: there are no addresses. */
 static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
                                        uint32_t need) {
   const uint32_t first = gmlk_area_next(area, need);
   const int was_scarce = area->is_scarce;
   uint64_t address = 0, wanted;
   gmlake_result opened, result;
+  gmlk_records held;
   gmlk_batch batch;
   if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
-                                                         2 * area->count + 1, sizeof(gmlk_extent)))
+  if (!gmlk_records_reserve(&l->records, &l->host, 2) ||
+      (area->count == area->capacity &&
+       !gmlk_host_resize(&l->host, &area->extents, &area->capacity, 2 * area->count + 1,
+                         sizeof(gmlk_extent))))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, 2);
   wanted = gmlk_max(area->unit, area->is_scarce ? 0 : area->limit);
   for (;; wanted /= 4) {
     wanted = gmlk_max(gmlk_min(wanted, area->most - first), need);
@@ -5746,24 +5745,13 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
     if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
     if (area->is_full) break;
   }
+  gmlk_records_return(&l->records, &held);
   if (result) return result;
   if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
   area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
   area->extents[area->count].first = first;
   area->extents[area->count++].end = area->limit = first + (uint32_t)wanted;
   return GMLAKE_OK;
-}
-
-/* The same, with the two records held meanwhile that entering the slots takes. */
-static gmlake_result gmlk_area_extend(gmlake *l, gmlk_area *area, size_t chunk_bytes,
-                                      uint32_t need) {
-  gmlk_records held;
-  gmlake_result result;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, 2);
-  result = gmlk_area_reserve(l, area, chunk_bytes, need);
-  gmlk_records_return(&l->records, &held);
-  return result;
 }
 
 /* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. Where
@@ -5774,7 +5762,7 @@ static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t las
   gmlake_result result;
   gmlk_block *b;
   if (last < limit) return GMLAKE_OK;
-  result = gmlk_area_extend(l, &a->area, a->chunk_bytes, last - limit + !limit);
+  result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
   if (result || !limit) return result;
   gmlk_arena_extend(a, limit);
   b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
@@ -5790,7 +5778,7 @@ static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_s
   const uint32_t limit = space->area.limit;
   gmlake_result result;
   if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
-  result = gmlk_area_extend(l, &space->area, a->chunk_bytes, slots);
+  result = gmlk_area_reserve(l, &space->area, a->chunk_bytes, slots);
   if (result) return result;
   if (limit) (void)gmlk_tiling_extend(&l->records, &space->tail, 0, 1, GMLK_EDGE);
   slots = space->area.limit - limit - (limit != 0);
@@ -6719,8 +6707,8 @@ static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned strea
 
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
 static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
-  const gmlk_extra *extra =
-      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.extra : NULL;
+  const gmlk_block *user = gmlk_user_block(b);
+  const gmlk_extra *extra = user->state == GMLK_PENDING ? user->as.extra : NULL;
   size_t i;
   if (!extra) return gmlk_has_to_wait_for(l, waiter, b->stream, b->u.epoch);
   for (i = 0; i < extra->used_count; i++)
@@ -6763,7 +6751,7 @@ static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, unsigne
     gmlk_extra *extra;
     gmlake_result result;
     size_t i;
-    if (gmlk_user_state(b) != GMLK_PENDING) {
+    if (gmlk_user_block(b)->state != GMLK_PENDING) {
       b = b->next;
       continue;
     }
@@ -8514,7 +8502,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   if (gmlk_is_fatal(asked)) return asked;
   for (b = a->head.next; b != &a->tail; b = b->next) {
     const int is_open = gmlk_is_open(b, r->requester.stream);
-    const int is_freed = b->state == GMLK_FREE || gmlk_user_state(b) == GMLK_PENDING;
+    const int is_freed = b->state == GMLK_FREE || gmlk_user_block(b)->state == GMLK_PENDING;
     const int is_memory = b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
     const size_t bytes = is_memory ? gmlk_to_bytes(b->grains) : 0;
     run = is_open ? run + bytes : 0;
@@ -8628,9 +8616,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
         (l->foretold && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
       return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
-    if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
-        result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
-      continue;
+    if (!result || gmlk_is_shortage(result) || r->error) continue;
     r->error = result;
     error = l->error;
   }
@@ -11134,7 +11120,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   const gmlk_extra *extra;
   gmlake_map_entry e =
       gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), gmlk_to_bytes(b->grains));
-  if (gmlk_user_state(b) == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
+  if (gmlk_user_block(b)->state == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
   if (b->state == GMLK_PIECE) {
     e.kind = GMLAKE_KIND_PIECE;
     e.owner = b->as.window->alias.address;
