@@ -1410,7 +1410,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    stitching; REST: several streams, pressure, features, backends, the public functions, the check.
    A section calls only what stands above it, but for the functions that >>forward declares. A
    number in brackets names an invariant, which stands at the head of its section: [A5] in >>arena.
-   Of those that CORE names, [N3] stands in >>lake, the others with B, G, N and Q in REST. */
+   Of those that CORE names, those with B, G, N and Q stand in REST. */
 
 /* ---- SECTIONS (grep -n '---- >>')
      >>platform                 what is chosen at compile time; locks; children of fork
@@ -3699,8 +3699,6 @@ static const char *gmlk_check(const gmlake *l);
    event and stream calls do not block, so they are made with state_lock held. Owns the locks, the
    functions that lock and unlock, the records of callbacks, the last error and the messages for the
    logger.
-   [N3] A pool's late_uses is never less than the number of frees of graphs' memory by work outside
-        of captures that no wait of the host has covered.
    [K1] A callback that is running has a record in callbacks, on the stack of the thread that runs
         it. */
 
@@ -3721,8 +3719,7 @@ struct gmlake_pool {
   gmlk_loan loan;
   gmlake *lake; /* NULL: destroyed */
   const char *label;
-  size_t capture_count; /* captures into it that have begun and not ended */
-  size_t late_uses;     /* [N3] frees of graphs' memory outside of captures, not yet waited for */
+  size_t capture_count;       /* captures into it that have begun and not ended */
   gmlake_pool *next_released; /* [destroyed] in lake->released_pools */
 };
 
@@ -5056,17 +5053,14 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
-/* Notes that the stream freed so much in its open epoch; with is_lent, that its work used what a
-   graph knows. Once it has freed enough since its last event, it gets another one. What it frees
-   later is fenced where somebody else needs memory. */
+/* Notes that the stream freed so much in its open epoch; with is_lent, what a graph knows. Once it
+   has freed enough since its last event, it gets another one. What it frees later is fenced where
+   somebody else needs memory. */
 static inline void gmlk_note_freed(gmlake *l, const gmlk_arena *a, unsigned stream, size_t bytes,
                                    int is_lent) {
   gmlk_stream *s = l->streams.items[stream];
   s->is_dirty = GMLK_DIRTY;
-  if (is_lent)
-    a->pool->late_uses++;
-  else
-    s->freed_bytes += bytes;
+  if (!is_lent) s->freed_bytes += bytes;
   if ((l->streams.may_end && gmlk_stream_may_end(&l->streams, s)) ||
       (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
        s->freed_bytes >= a->chunk_bytes &&
@@ -9204,7 +9198,6 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   (void)gmlk_loan_use(l, &pool->loan, stream); /* there is room */
   s->is_dirty = GMLK_DIRTY;                    /* the graphs' work is before this point */
-  pool->late_uses++;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   pool->loan.number = number;
   l->loan_count++;
@@ -9213,7 +9206,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Whether the stream has to wait on the device before it uses what was lent, as
+/* Whether the stream, 0: the host, has to wait before it uses what was lent, as
    gmlk_has_to_wait_for. */
 static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
   return l->streams.items[user->stream]->born == user->born &&
@@ -9562,13 +9555,16 @@ static gmlk_arena *gmlk_pool_first_arena(gmlake *l, gmlake_pool *pool) {
   return pool ? &pool->arena : &l->home;
 }
 
-/* Whether all work on an arena's free memory, idle windows and pages is known to be complete, but
-   for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
+/* Whether all work on an arena's free memory, idle windows and pages is known to be complete, and
+   what streams have done with what its pool lends; but for work of graphs, which the caller has to
+   wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   gmlk_walk walk = gmlk_walk_of(a);
   const gmlk_alias *x;
   const gmlk_block *b;
-  if (a->pool && a->pool->late_uses) return 0;
+  size_t i;
+  for (i = 0; a->pool && i < a->pool->loan.count; i++)
+    if (gmlk_loan_has_to_wait(l, &a->pool->loan.users[i], 0)) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
   while ((x = gmlk_walk_next(&walk)) != NULL)
@@ -9599,7 +9595,6 @@ static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *
 /* Makes the host wait until all work on the memory of a pool's arenas is complete, but for that of
    graphs and of live blocks. CAPTURING: a capture forbids to record an event behind some of it. */
 static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
-  const size_t before = pool ? pool->late_uses : 0;
   int is_done = 0;
   gmlk_host_wait p;
   gmlake_result result;
@@ -9612,10 +9607,8 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
     }
     if (is_done || p.is_over) break;
   }
-  if (result || is_done) return result;
-  if (p.is_partial) return GMLAKE_ERROR_CAPTURING;
-  if (pool) pool->late_uses -= before;
-  return GMLAKE_OK;
+  if (result || is_done || !p.is_partial) return result;
+  return GMLAKE_ERROR_CAPTURING;
 }
 
 /* gmlk_release_poll, once streams were asked as gmlk_refresh does; also for imports that are freed,
@@ -9717,7 +9710,6 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s->is_dirty = GMLK_DIRTY;
-    pool->late_uses++;
   }
   gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */

@@ -11,7 +11,7 @@
    - SECURITY.md, Sleep: "A pool that cannot be put to sleep stays awake". "A pool that cannot be
      woken sleeps on and keeps what was kept." gmlake.h, SLEEP: "At waking these get memory again:
      blocks, buffers, live windows, and what graphs know. KEEP keeps their contents."
-   - SECURITY.md, Order, of a pool that is destroyed: nothing goes under work; [N3].
+   - SECURITY.md, Order, of a pool that is destroyed: nothing goes under work.
    - gmlake.h, >>lend: [G1] [G2].
 
    Bounds: one pool of two chunks, each a block; three streams; five numbers for them, a capture
@@ -61,13 +61,13 @@ c_decl {
     unsigned char used_count, capture_count, is_ending, calls, wait_for, wait_epoch;
     unsigned char answers[NUMBERS];
     /* The pool: */
-    unsigned char loan, captures, late_uses, sleep, is_gone;
+    unsigned char loan, captures, sleep, is_gone;
     unsigned char users[NUMBERS], users_born[NUMBERS]; /* of the loan: epochs; 0: not one of them */
     /* True: */
     unsigned char capturing[LINES], kept;
     Clock launched, results; /* the graphs' launches; what uses their results, and recall */
     /* In the middle of a destruction, of a sleep, or of a recall: */
-    unsigned char step, before, for_number, for_line;
+    unsigned char step, for_number, for_line;
     /* In a call: */
     unsigned char line, block, may_work, may_use, may_free, may_launch, may_take;
   } World;
@@ -232,7 +232,6 @@ c_code {
     }
     if (!n || !(stream == n || is_lent)) return;
     w.streams[n].is_dirty = 1;
-    if (is_lent) w.late_uses++;
   }
 
   /* ---- the program's calls ---- */
@@ -290,7 +289,6 @@ c_code {
         w.blocks[1].state == PENDING) {
       loan_use(n); /* it may have used blocks that the capture then frees */
       s->is_dirty = 1;
-      w.late_uses++;
     }
     (void)stream_fence(n);
     capture = stream_add(w.line, w.line, 1);
@@ -350,7 +348,6 @@ c_code {
     if (!number) return;
     loan_use(n);
     w.streams[n].is_dirty = 1;
-    w.late_uses++;
     w.loan = (unsigned char)number;
     retag(GRAPH, number);
     loan_shift(n, number, ENDLESS);
@@ -434,7 +431,9 @@ c_code {
       if (w.blocks[u].state == PENDING ||
           (w.blocks[u].state == FREE && w.blocks[u].stream && w.blocks[u].stream < GRAPH))
         return 0;
-    return !w.late_uses;
+    for (u = 1; u < NUMBERS; u++) /* who used what the pool lends */
+      if (w.users[u] && w.users_born[u] == w.streams[u].born && !tag_done(u, w.users[u])) return 0;
+    return 1;
   }
 
   static int is_partial(void) { /* a capture forbids to wait for some stream */
@@ -447,17 +446,14 @@ c_code {
   static void destroy_begin(void) { /* pre: its graphs have run, and are destroyed */
     if (w.is_gone || w.loan || w.captures || w.sleep) return;
     join(&w.d.host, &w.launched);
-    w.before = w.late_uses;
     wait_for_others();
-    if (is_partial()) w.before = 0;
     w.step = 1;
   }
   static void destroy_end(void) { /* others may have freed meanwhile */
     int u, live = 0;
-    w.late_uses = (unsigned char)(w.late_uses - w.before);
     for (u = 0; u < CHUNKS; u++)
       live += w.blocks[u].state == LIVE || w.blocks[u].state == PENDING;
-    w.step = w.before = 0;
+    w.step = 0;
     if (w.captures || live || !is_quiet()) return;
     w.is_gone = 1;
     for (u = 0; u < CHUNKS; u++)
