@@ -1400,7 +1400,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    call failed it unmaps what it mapped, by one call, and then gives up what it reserved, the last
    first. A wait that is queued stays queued: it only delays work.
 
-   An allocation runs: gmlake_alloc, gmlk_serve_as, gmlk_request_open, gmlk_fast_as (best fit,
+   An allocation runs: gmlake_alloc, gmlk_serve, gmlk_request_open, gmlk_fast (best fit,
    split), gmlk_grant, gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries
    gmlk_slow_completed (what has completed meanwhile), gmlk_slow_stitch (gmlk_plan_window, then
    gmlk_plan_commit, which makes the window by gmlk_stitch), growth and waits. A free runs:
@@ -3631,7 +3631,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
                                        gmlk_block **out_block);
 static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                      unsigned reach, gmlk_block **out_block);
-static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched);
+static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r);
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count);
 static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
                                           uint32_t slots);
@@ -3798,7 +3798,6 @@ struct gmlake {
   gmlk_arena home;             /* the default pool's */
   size_t return_count;         /* [N5] */
   size_t loan_count;           /* pools that are lent */
-  int has_returns;             /* the free under way was of such a block */
   gmlake_pool *released_pools; /* destroyed; the driver refused to take something back */
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
@@ -3807,9 +3806,9 @@ struct gmlake {
     unsigned count;
   } log;                    /* for the logger, which is called when no lock is held */
   gmlk_callback *callbacks; /* [K1] */
-  unsigned stitches_in_row; /* since growth for a block; see gmlk_serve_as */
+  unsigned stitches_in_row; /* since growth for a block; see gmlk_serve */
   int asks_first;           /* the policy chooses or evicts: every allocation takes the slow way */
-  uint64_t request_count;   /* requests so far if is_watched; else 0 */
+  uint64_t request_count;   /* requests so far */
   int is_watched;           /* there is an observer or a policy, or the mock is told of uses */
   int is_observed;          /* there is an observer */
   gmlake_backend *mock;     /* that gmlake_mock_use tells of uses; NULL: none */
@@ -4767,13 +4766,19 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
              : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after
-   growth it is GMLK_S4. */
-static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
+/* Makes a taken block, which was a part of a free range of `hole` grains, or a window's record the
+   user's. state 0: GMLK_S1 if that is all of the range, else GMLK_S2. After growth it is GMLK_S4. */
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t hole,
+                                     unsigned state) {
   unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
   if (r->is_capture) flags |= GMLK_IN_GRAPH;
+  r->is_split = hole != r->grains;
+  l->stats.split_count += (uint64_t)r->is_split;
+  if (l->is_observed && r->is_split)
+    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, b->at) : 0,
+              gmlk_to_bytes(hole), 0, "the request takes a part of this free range");
   r->arena->live_count++;
-  r->state = r->has_grown ? GMLK_S4 : state;
+  r->state = r->has_grown ? GMLK_S4 : state ? state : GMLK_S1 + (unsigned)r->is_split;
   l->stats.state_count[r->state - 1]++;
   b->state = GMLK_LIVE;
   b->flags = (uint8_t)flags;
@@ -4784,22 +4789,10 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
   return b;
 }
 
-/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. state 0: S1 if
-   that is all of it, else S2. */
-static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
-                                          uint32_t hole, unsigned state, int is_watched) {
-  r->is_split = hole != r->grains;
-  l->stats.split_count += (uint64_t)r->is_split;
-  if (is_watched && r->is_split)
-    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(hole),
-              0, "the request takes a part of this free range");
-  return gmlk_grant(l, r, b, state ? state : GMLK_S1 + (unsigned)r->is_split);
-}
-
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
    window of exactly the size; the small-block reserve; a part of that range. NULL: there is none.
    pre: two records reserved. */
-GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
+GMLK_INLINE gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
@@ -4807,13 +4800,13 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
     /* Without waits it fails only for want of records, which changes nothing: then `b` serves. */
-    if (w && !gmlk_window_take(l, r, r->requester, w)) return gmlk_grant(l, r, &w->self, GMLK_S1);
+    if (w && !gmlk_window_take(l, r, r->requester, w))
+      return gmlk_grant(l, r, &w->self, r->grains, GMLK_S1);
   }
   if ((!b || at + hole == a->tail.at) && r->grains <= a->small.most && r->align == 1 &&
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
-    return gmlk_fast_small(l, r, is_watched);
-  if (!b) return NULL;
-  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, is_watched);
+    return gmlk_fast_small(l, r);
+  return b ? gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0) : NULL;
 }
 
 /* Whether the small-block reserve holds a small block of the stream. */
@@ -4823,7 +4816,7 @@ static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_
          (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
 }
 
-/* Whether gmlk_fast_as would find a block. */
+/* Whether gmlk_fast would find a block. */
 static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at, hole;
@@ -4849,14 +4842,14 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
   }
   if (plan->how == GMLK_REUSE) {
     result = gmlk_window_take(l, r, plan->requester, w);
-    if (!result) *out_block = gmlk_grant(l, r, &w->self, plan->state ? plan->state : GMLK_S1);
+    if (!result) *out_block = gmlk_grant(l, r, &w->self, r->grains, plan->state);
     return result;
   }
   if (plan->how == GMLK_STITCH) {
     w = NULL;
     result = gmlk_stitch(l, r, plan, &w);
     if (!w) return result;
-    *out_block = gmlk_grant(l, r, &w->self, GMLK_S3);
+    *out_block = gmlk_grant(l, r, &w->self, r->grains, GMLK_S3);
     l->stitches_in_row += l->stitches_in_row < GMLK_STITCHES_IN_ROW && !r->has_grown;
     gmlk_evict_if_due(l, a);
     return GMLAKE_OK;
@@ -4865,7 +4858,7 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
   result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
   if (result) return result;
   for (b = plan->range.block; b->grains < plan->range.grains;) b = gmlk_join(a, b);
-  *out_block = gmlk_grant_part(l, r, b, plan->range.at, plan->hole, plan->state, 1);
+  *out_block = gmlk_grant(l, r, b, plan->hole, plan->state);
   return GMLAKE_OK;
 }
 
@@ -4920,7 +4913,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
   if (l->foretold)
     *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
   else
-    *out_block = gmlk_fast_as(l, r, 1);
+    *out_block = gmlk_fast(l, r);
   return GMLAKE_OK;
 }
 
@@ -4962,16 +4955,14 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
 }
 
 /* Serves a request. reach: 0, or so many slow steps are tried at most; then OK with *out_ptr NULL
-   may be the answer. is_watched: there may be a policy or an observer. pre: state_lock is held; it
-   is held again at the end.
+   may be the answer. pre: state_lock is held; it is held again at the end.
    Only where memory is short the lake asks what other streams have completed; till then it leaves
    freed memory to its stream. So what is open to a request depends on when somebody asked last, and
    a program that repeats itself finds other pieces each time. A lake that stitches on although it
    does not grow any more asks at each request of a chunk or more: a call for each stream, where a
    stitch takes some for each chunk. */
-GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, unsigned reach, void **out_ptr,
-                                        int is_watched) {
+GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     unsigned reach, void **out_ptr) {
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_extra *extra = NULL;
@@ -4981,21 +4972,21 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     extra = gmlk_extra_new(l, desc->user_data, desc->label);
     if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (is_watched) r.number = ++l->request_count;
+  r.number = ++l->request_count;
   if (reach) {
     result = gmlk_serve_pool(l, &r, stream, reach, &b);
   } else {
     if (l->stitches_in_row == GMLK_STITCHES_IN_ROW && l->streams.used_count >= 2 &&
         r.grains >> r.arena->chunk_log)
       result = gmlk_refresh(l, 0);
-    if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+    if (r.grains && !result && !l->asks_first) b = gmlk_fast(l, &r);
     if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   }
   if (b)
     *out_ptr = gmlk_hand_over(l, &r, b, extra);
   else
     gmlk_extra_free(l, extra);
-  if (is_watched && l->is_observed && (b || !reach)) gmlk_tell_request(l, &r, *out_ptr);
+  if (l->is_observed && (b || !reach)) gmlk_tell_request(l, &r, *out_ptr);
   return result;
 }
 
@@ -5108,7 +5099,6 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   l->stats.requested_bytes -= bytes - b->its.slack;
   if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
-    l->has_returns = is_shared;
     gmlk_fence_uses(l, extra, stream);
   } else {
     gmlk_release_block(l, b, tag, epoch);
@@ -7639,13 +7629,12 @@ static int gmlk_may_set_aside(const gmlake *l, gmlk_request *r) {
 /* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
    the small-block reserve, if that can be. NULL: there is no free range. pre: two records reserved.
    */
-static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
+static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   gmlk_block *b =
       gmlk_small_reserve_for(a, r->requester.stream, r->grains, gmlk_may_set_aside(l, r));
   uint32_t at = 0, hole = 0;
   if (b) {
-    at = b->at;
     hole = b->grains;
     a->small.reserve = NULL;
     if (hole > r->grains) { /* it is cut from the reserve's front */
@@ -7657,7 +7646,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
     if (!b) return NULL;
     b = gmlk_take(a, b, at, r->grains);
   }
-  return gmlk_grant_part(l, r, b, at, hole, 0, is_watched);
+  return gmlk_grant(l, r, b, hole, 0);
 }
 
 /* ---- >>research --------------------------------------------------------------------------------
@@ -8677,13 +8666,6 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for these.
-   They need not: this one serves any lake. */
-static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, unsigned reach, void **out_ptr) {
-  return gmlk_serve_as(l, desc, stream, reach, out_ptr, 1);
-}
-
 /* ---- >>find ------------------------------------------------------------------------------------
    Finds what lies at an address, records and forgets streams. pre: state_lock is held; to forget,
    the caller holds `driver_lock` too. O(arenas + blocks of a chunk), or O(arenas + log(windows or
@@ -9330,7 +9312,7 @@ static gmlake_result gmlk_serve_reach(gmlake *l, const gmlake_alloc_desc *desc,
   gmlk_block *b = NULL;
   gmlk_request r;
   gmlake_result result;
-  if (!l->foretold) return gmlk_serve_watched(l, desc, stream, reach, out_ptr);
+  if (!l->foretold) return gmlk_serve(l, desc, stream, reach, out_ptr);
   memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
   result = gmlk_request_open(l, &r, desc, stream);
   if (!result) result = gmlk_serve_pool(l, &r, stream, reach, &b);
@@ -9371,7 +9353,7 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
       result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, out_ptr);
   }
   if (*out_ptr || gmlk_is_fatal(result)) return result;
-  return l->foretold ? GMLAKE_OK : gmlk_serve_watched(l, &plain, stream, 0, out_ptr);
+  return l->foretold ? GMLAKE_OK : gmlk_serve(l, &plain, stream, 0, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -9857,7 +9839,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
     if (a->chunks.items[gmlk_slot_of(a, at)].page_count) continue; /* a page maps it */
-    return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, 1);
+    return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0);
   }
   return NULL;
 }
@@ -10410,7 +10392,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   r.grains = gmlk_slot_at(a, count);
   r.driver_ns = batch.ns;
   r.flags |= GMLAKE_EXCLUSIVE;
-  b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), GMLK_S4);
+  b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), r.grains, GMLK_S4);
   extra->is_shared = 1;
   *out_ptr = gmlk_hand_over(l, &r, b, extra);
   if (l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
@@ -14221,10 +14203,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
     if (!result && desc->bytes) {
       if (desc->flags & GMLAKE_TRANSIENT)
         result = gmlk_serve_transient(l, desc, stream, out_ptr);
-      else if (l->is_watched)
-        result = gmlk_serve_watched(l, desc, stream, 0, out_ptr);
       else
-        result = gmlk_serve_as(l, desc, stream, 0, out_ptr, 0);
+        result = gmlk_serve(l, desc, stream, 0, out_ptr);
     }
     if (!result) return gmlk_leave(l, GMLAKE_OK);
   } while (gmlk_leave_short(l, desc->pool, &result, tries++));
@@ -14265,15 +14245,15 @@ GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  size_t released = 0;
+  size_t released = 0, returns;
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_free", stream);
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
+  returns = l->return_count;
   result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
-  if (!l->has_returns) return gmlk_leave(l, result);
-  l->has_returns = 0; /* before any other thread sees it */
+  if (l->return_count == returns) return gmlk_leave(l, result);
   gmlk_lock_driver(l);
   if (!l->lost) (void)gmlk_release_all(l, 0, &released);
   return gmlk_leave_driver(l, result);

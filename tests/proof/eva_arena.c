@@ -202,7 +202,7 @@ static void rename_blocks(void) {
 
 /* ---- Operations ---- */
 
-/* gmlk_fast_as without windows. */
+/* gmlk_fast without windows. */
 static void allocate(unsigned stream, uint32_t grains, uint32_t align) {
   uint32_t at = 0, hole = 0, i, size, least = 0;
   gmlk_block *b = gmlk_best_fit(&arena, stream, grains, align, &at, &hole);

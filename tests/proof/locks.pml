@@ -113,7 +113,7 @@ inline take_window() {
   state[0] = PIECE; owner[0] = me;
   state[1] = PIECE; owner[1] = me
 }
-/* gmlk_fast_as: a range, or the window. */
+/* gmlk_fast: a range, or the window. */
 inline try_fast() {
   HOLDS_STATE;
   assert(!pool_is_gone);
