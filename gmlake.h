@@ -4767,7 +4767,7 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
 }
 
 /* Makes a taken block, which was a part of a free range of `hole` grains, or a window's record the
-   user's. state 0: GMLK_S1 if that is all of the range, else GMLK_S2. After growth it is GMLK_S4. */
+   user's. state 0: GMLK_S1 if that is all of the range, else GMLK_S2. After growth: GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t hole,
                                      unsigned state) {
   unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
@@ -12836,68 +12836,67 @@ enum {
   GMLK_CUDA_ATTRIBUTE_FABRIC = 128
 };
 
-/* The driver functions used: name without cu, the driver version that introduced this form, what
-   the exported name has behind the other, parameters. A driver with virtual memory management has
-   all but those of CUDA 12.0, which are NULL where it lacks them. Functions of later versions need
-   a list of their own: this one is asked for where cuda.h is of 12.0 or later. */
-#define GMLK_CUDA_FUNCTIONS_12(X) \
-  X(StreamGetId, 12000, "", (CUstream stream, unsigned long long *id))
+/* The driver functions used: name without cu, what the exported name has behind that for this form
+   of the function, parameters. The plain names take NULL for the legacy stream. A driver with
+   virtual memory management has all but those of CUDA 12.0, which are NULL where it lacks them.
+   Functions of later versions need a list of their own: this one is asked for where cuda.h is of
+   12.0 or later. */
+#define GMLK_CUDA_FUNCTIONS_12(X) X(StreamGetId, "", (CUstream stream, unsigned long long *id))
 #define GMLK_CUDA_FUNCTIONS(X)                                                                 \
-  X(Init, 2000, "", (unsigned flags))                                                          \
-  X(DeviceGet, 2000, "", (CUdevice * device, int ordinal))                                     \
-  X(DeviceGetCount, 2000, "", (int *count))                                                    \
-  X(DeviceGetName, 2000, "", (char *name, int bytes, CUdevice device))                         \
-  X(DeviceGetAttribute, 2000, "", (int *value, CUdevice_attribute attribute, CUdevice device)) \
-  X(DeviceTotalMem, 3020, "_v2", (size_t * bytes, CUdevice device))                            \
-  X(DevicePrimaryCtxRetain, 7000, "", (CUcontext * context, CUdevice device))                  \
-  X(DevicePrimaryCtxRelease, 11000, "_v2", (CUdevice device))                                  \
-  X(CtxGetCurrent, 4000, "", (CUcontext * context))                                            \
-  X(CtxPushCurrent, 4000, "_v2", (CUcontext context))                                          \
-  X(CtxPopCurrent, 4000, "_v2", (CUcontext * context))                                         \
-  X(MemGetInfo, 3020, "_v2", (size_t * free_bytes, size_t * total_bytes))                      \
-  X(MemGetAllocationGranularity, 10020, "",                                                    \
+  X(Init, "", (unsigned flags))                                                                \
+  X(DeviceGet, "", (CUdevice * device, int ordinal))                                           \
+  X(DeviceGetCount, "", (int *count))                                                          \
+  X(DeviceGetName, "", (char *name, int bytes, CUdevice device))                               \
+  X(DeviceGetAttribute, "", (int *value, CUdevice_attribute attribute, CUdevice device))       \
+  X(DeviceTotalMem, "_v2", (size_t * bytes, CUdevice device))                                  \
+  X(DevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                        \
+  X(DevicePrimaryCtxRelease, "_v2", (CUdevice device))                                         \
+  X(CtxGetCurrent, "", (CUcontext * context))                                                  \
+  X(CtxPushCurrent, "_v2", (CUcontext context))                                                \
+  X(CtxPopCurrent, "_v2", (CUcontext * context))                                               \
+  X(MemGetInfo, "_v2", (size_t * free_bytes, size_t * total_bytes))                            \
+  X(MemGetAllocationGranularity, "",                                                           \
     (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags)) \
-  X(MemAddressReserve, 10020, "",                                                              \
+  X(MemAddressReserve, "",                                                                     \
     (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                  \
      unsigned long long flags))                                                                \
-  X(MemAddressFree, 10020, "", (CUdeviceptr address, size_t bytes))                            \
-  X(MemCreate, 10020, "",                                                                      \
+  X(MemAddressFree, "", (CUdeviceptr address, size_t bytes))                                   \
+  X(MemCreate, "",                                                                             \
     (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,     \
      unsigned long long flags))                                                                \
-  X(MemRelease, 10020, "", (CUmemGenericAllocationHandle handle))                              \
-  X(MemMap, 10020, "",                                                                         \
+  X(MemRelease, "", (CUmemGenericAllocationHandle handle))                                     \
+  X(MemMap, "",                                                                                \
     (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,    \
      unsigned long long flags))                                                                \
-  X(MemUnmap, 10020, "", (CUdeviceptr address, size_t bytes))                                  \
-  X(MemExportToShareableHandle, 10020, "",                                                     \
+  X(MemUnmap, "", (CUdeviceptr address, size_t bytes))                                         \
+  X(MemExportToShareableHandle, "",                                                            \
     (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,        \
      unsigned long long flags))                                                                \
-  X(MemImportFromShareableHandle, 10020, "",                                                   \
+  X(MemImportFromShareableHandle, "",                                                          \
     (CUmemGenericAllocationHandle * handle, void *shared, CUmemAllocationHandleType type))     \
-  X(MemSetAccess, 10020, "",                                                                   \
+  X(MemSetAccess, "",                                                                          \
     (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))           \
-  X(EventCreate, 2000, "", (CUevent * event, unsigned flags))                                  \
-  X(EventDestroy, 4000, "_v2", (CUevent event))                                                \
-  X(EventRecord, 2000, "", (CUevent event, CUstream stream))                                   \
-  X(EventQuery, 2000, "", (CUevent event))                                                     \
-  X(EventSynchronize, 2000, "", (CUevent event))                                               \
-  X(StreamWaitEvent, 3020, "", (CUstream stream, CUevent event, unsigned flags))               \
-  X(StreamIsCapturing, 10000, "", (CUstream stream, CUstreamCaptureStatus * status))           \
-  X(CtxSynchronize, 2000, "", (void))                                                          \
-  X(StreamCreate, 2000, "", (CUstream * stream, unsigned flags))                               \
-  X(StreamDestroy, 4000, "_v2", (CUstream stream))                                             \
-  X(StreamSynchronize, 2000, "", (CUstream stream))                                            \
-  X(MemcpyDtoHAsync, 3020, "_v2",                                                              \
-    (void *host, CUdeviceptr address, size_t bytes, CUstream stream))                          \
-  X(MemcpyHtoDAsync, 3020, "_v2",                                                              \
+  X(EventCreate, "", (CUevent * event, unsigned flags))                                        \
+  X(EventDestroy, "_v2", (CUevent event))                                                      \
+  X(EventRecord, "", (CUevent event, CUstream stream))                                         \
+  X(EventQuery, "", (CUevent event))                                                           \
+  X(EventSynchronize, "", (CUevent event))                                                     \
+  X(StreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                     \
+  X(StreamIsCapturing, "", (CUstream stream, CUstreamCaptureStatus * status))                  \
+  X(CtxSynchronize, "", (void))                                                                \
+  X(StreamCreate, "", (CUstream * stream, unsigned flags))                                     \
+  X(StreamDestroy, "_v2", (CUstream stream))                                                   \
+  X(StreamSynchronize, "", (CUstream stream))                                                  \
+  X(MemcpyDtoHAsync, "_v2", (void *host, CUdeviceptr address, size_t bytes, CUstream stream))  \
+  X(MemcpyHtoDAsync, "_v2",                                                                    \
     (CUdeviceptr address, const void *host, size_t bytes, CUstream stream))                    \
-  X(MemHostAlloc, 2020, "", (void **host, size_t bytes, unsigned flags))                       \
-  X(MemFreeHost, 2000, "", (void *host))                                                       \
-  X(MemHostRegister, 4000, "_v2", (void *host, size_t bytes, unsigned flags))                  \
-  X(MemHostUnregister, 4000, "", (void *host))                                                 \
-  X(ThreadExchangeStreamCaptureMode, 10010, "", (CUstreamCaptureMode * mode))
+  X(MemHostAlloc, "", (void **host, size_t bytes, unsigned flags))                             \
+  X(MemFreeHost, "", (void *host))                                                             \
+  X(MemHostRegister, "_v2", (void *host, size_t bytes, unsigned flags))                        \
+  X(MemHostUnregister, "", (void *host))                                                       \
+  X(ThreadExchangeStreamCaptureMode, "", (CUstreamCaptureMode * mode))
 
-#define GMLK_CUDA_MEMBER(name, version, suffix, params) CUresult(CUDAAPI *name) params;
+#define GMLK_CUDA_MEMBER(name, suffix, params) CUresult(CUDAAPI *name) params;
 typedef struct gmlk_cuda_functions {
   GMLK_CUDA_FUNCTIONS(GMLK_CUDA_MEMBER)
   GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_MEMBER)
@@ -12922,7 +12921,7 @@ typedef struct gmlk_cuda {
 #if defined(GMLAKE_CUDA_LINK)
 
 /* cuda.h defines cu##name as a macro where a newer form exists, so this names the right form. */
-#define GMLK_CUDA_ASSIGN(name, version, suffix, params) fn->name = cu##name;
+#define GMLK_CUDA_ASSIGN(name, suffix, params) fn->name = cu##name;
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ASSIGN)
 #if CUDA_VERSION >= 12000
@@ -12935,20 +12934,9 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
 #else
 
 typedef struct gmlk_cuda_symbol {
-  const char *base, *exported;
-  int version;
+  const char *exported;
   size_t offset; /* in gmlk_cuda_functions */
 } gmlk_cuda_symbol;
-
-/* cuGetProcAddress of CUDA 11.3, and its form of 12.0, which also tells why nothing was found. */
-typedef CUresult(CUDAAPI *gmlk_cuda_lookup_v1)(const char *, void **, int, cuuint64_t);
-typedef CUresult(CUDAAPI *gmlk_cuda_lookup_v2)(const char *, void **, int, cuuint64_t, int *);
-
-typedef struct gmlk_cuda_library {
-  void *module;
-  gmlk_cuda_lookup_v1 lookup_v1;
-  gmlk_cuda_lookup_v2 lookup_v2;
-} gmlk_cuda_library;
 
 /* The module is never closed, because the driver has threads and exit handlers of its own. */
 #if defined(_WIN32)
@@ -12966,39 +12954,21 @@ static void *gmlk_cuda_module_open(void) { return dlopen("libcuda.so.1", RTLD_NO
 static void *gmlk_cuda_module_find(void *module, const char *name) { return dlsym(module, name); }
 #endif
 
-#define GMLK_CUDA_ROW(name, version, suffix, params) \
-  {"cu" #name, "cu" #name suffix, version, offsetof(gmlk_cuda_functions, name)},
+#define GMLK_CUDA_ROW(name, suffix, params) \
+  {"cu" #name suffix, offsetof(gmlk_cuda_functions, name)},
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)
                                               GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_ROW)};
-  const cuuint64_t legacy_stream = 1; /* so that stream NULL means what gmlake.h says */
-  gmlk_cuda_library library;
-  void *symbol;
+  void *module = gmlk_cuda_module_open(), *symbol;
   size_t i;
-  memset(&library, 0, sizeof(library));
-  library.module = gmlk_cuda_module_open();
-  if (!library.module) return GMLAKE_ERROR_NO_DRIVER;
-  /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
-  symbol = gmlk_cuda_module_find(library.module, "cuGetProcAddress_v2");
-  memcpy(&library.lookup_v2, &symbol, sizeof(symbol));
-  symbol = gmlk_cuda_module_find(library.module, "cuGetProcAddress");
-  memcpy(&library.lookup_v1, &symbol, sizeof(symbol));
+  if (!module) return GMLAKE_ERROR_NO_DRIVER;
   for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-    CUresult code = CUDA_SUCCESS; /* a lookup may answer success with a NULL pointer, too */
-    int status = 0;
-    symbol = NULL;
-    if (library.lookup_v2) {
-      code = library.lookup_v2(rows[i].base, &symbol, rows[i].version, legacy_stream, &status);
-    } else if (library.lookup_v1) {
-      code = library.lookup_v1(rows[i].base, &symbol, rows[i].version, legacy_stream);
-    } else {
-      symbol = gmlk_cuda_module_find(library.module, rows[i].exported);
-      if (!symbol && rows[i].version > 10020) /* CUDA 10.2 has it under the base name */
-        symbol = gmlk_cuda_module_find(library.module, rows[i].base);
-    }
-    if (code != CUDA_SUCCESS) symbol = NULL;
-    if (!symbol && rows[i].version < 12000)
+    symbol = gmlk_cuda_module_find(module, rows[i].exported);
+    if (!symbol && rows[i].offset == offsetof(gmlk_cuda_functions, DevicePrimaryCtxRelease))
+      symbol = gmlk_cuda_module_find(module, "cuDevicePrimaryCtxRelease"); /* CUDA 10.2's name */
+    if (!symbol && rows[i].offset != offsetof(gmlk_cuda_functions, StreamGetId))
       return GMLAKE_ERROR_UNSUPPORTED; /* a driver older than virtual memory management */
+    /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
     memcpy((char *)fn + rows[i].offset, &symbol, sizeof(symbol));
   }
   return GMLAKE_OK;

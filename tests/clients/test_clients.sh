@@ -473,7 +473,9 @@ for value in 0 1; do
     "LD_PRELOAD=$(cd "$build" && pwd)/libgmlake_preload.so" "GMLAKE_PRELOAD=$value" \
     python3 -B "$dir/before.py"
 done
-ok 'preload: a driver without ids' preloaded lake linked streams FAKE_CUDA_NO_STREAM_ID=1
+mkdir "$dir/old" # a driver that does not export the function
+sed s/cuStreamGetId/cuStreamGotId/g "$build/fake/libcuda.so.1" >"$dir/old/libcuda.so.1"
+ok 'preload: a driver without ids' preloaded lake linked streams "LD_LIBRARY_PATH=$dir/old"
 ok 'preload: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'
 ok 'preload: short' preloaded lake proc short GMLAKE_PRELOAD_REPORT=1
 ok 'preload: short: report' says '1 blocks were kept for graphs that free them, 1 of them until'

@@ -440,7 +440,7 @@ class Rows:
         library's. `said` is a pattern that standard error has; "": it is silent; None: whatever."""
         environment = dict(os.environ, LD_LIBRARY_PATH=f"{self.build}/fake", FAKE_CUDA_GIB="1")
         if path:
-            environment["LD_LIBRARY_PATH"] += f":{self.folder}/{path}"
+            environment["LD_LIBRARY_PATH"] = f"{self.folder}/{path}:{self.build}/fake"
         for pair in variables.split():
             name, _, value = pair.partition("=")
             own = name.startswith("FAKE_") or name == "RANK"
@@ -486,8 +486,12 @@ def streams_and_errors(rows):
         rows.run(case)
     for case in untold, told, streams_end, streams_stay:
         rows.run(case, "FAKE_CUDA_SEED=1")
-    old = "FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1"
-    rows.run(memory, old, "older than CUDA 12 and gives streams no ids")
+    with open(f"{rows.build}/fake/libcuda.so.1", "rb") as file:
+        driver = file.read()
+    os.mkdir(f"{rows.folder}/old")  # a driver that does not export the function
+    with open(f"{rows.folder}/old/libcuda.so.1", "wb") as file:
+        file.write(driver.replace(b"cuStreamGetId", b"cuStreamGotId"))
+    rows.run(memory, "FAKE_CUDA_SEED=1", "older than CUDA 12 and gives streams no ids", path="old")
     rows.run(empty_cache_fails, "FAKE_CUDA_DEVICES=2",
              r"gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_.*driver's code 1\)")
     rows.run(raise_text, "LIMIT_BYTES=8388608",

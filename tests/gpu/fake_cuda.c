@@ -989,8 +989,6 @@ static void fake_lock(void) {
   options.device_count = (int)fake_variable("FAKE_CUDA_DEVICES");
   options.device_bytes = (size_t)fake_variable("FAKE_CUDA_GIB") << 30;
   options.integrated = fake_variable("FAKE_CUDA_INTEGRATED") != 0;
-  options.hidden = fake_variable("FAKE_CUDA_NO_STREAM_ID") ? "cuStreamGetId" : NULL;
-  options.hidden_code = CUDA_ERROR_NOT_FOUND;
   fake_start(&options);
 }
 
@@ -2358,12 +2356,6 @@ static CUresult fake_find_function(const char *base, void **out, int version, cu
   fake_function *function;
   if (!base || !out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
   *out = NULL;
-  if (!fake.epoch) { /* the environment says what is hidden */
-    fake_lock();
-    fake_unlock();
-  }
-  if (fake.options.hidden && strcmp(base, fake.options.hidden) == 0)
-    return fake.options.hidden_code;
   function = fake_lookup(base, version, out_status);
   memcpy(out, &function, sizeof(function));
   return function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

@@ -36,8 +36,6 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
                                       import refuse */
   unsigned seed;                   /* of how long work takes; 0: no time, but for spin, and every
                                       call moves the clock by 1000 ns */
-  const char *hidden;              /* cuGetProcAddress does not find this function, and */
-  CUresult hidden_code;            /* answers that */
   const char *device_name;         /* longer than any room for it; NULL: another */
   int bookkeeping_only;            /* no memory behind addresses: kernels and copies only check
                                       that it is mapped, the host reads zeros */
@@ -46,8 +44,8 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
 
 /* Forgets everything (handles, contexts, streams, failures) and starts again. NULL: the defaults.
    The library starts with the environment's FAKE_CUDA_SEED, FAKE_CUDA_DEVICES, FAKE_CUDA_GIB (of
-   each device), FAKE_CUDA_NO_STREAM_ID (1: cuStreamGetId is hidden) and FAKE_CUDA_INTEGRATED (1:
-   all devices are so) where they are set. pre: no other thread is in a call. */
+   each device) and FAKE_CUDA_INTEGRATED (1: all devices are so) where they are set. pre: no other
+   thread is in a call. */
 typedef void fake_cuda_reset_fn(const fake_cuda_options *options);
 /* Calls of the driver so far, those that fail too. The functions here and cuGetProcAddress do not
    count. They, and calls in a child of fork, cannot be made to fail. */

@@ -72,53 +72,17 @@ static void hook_free(void *ptr) {
 
 /* ---- The driver's library, as the backend sees it -------------------------------------------- */
 
-typedef enum lookup_form { BY_DLSYM, BY_LOOKUP, BY_LOOKUP_V2 } lookup_form;
-#define FORMS 3
-
 static struct loader {
   int is_absent;      /* there is no library */
-  lookup_form form;   /* the youngest way that the library offers */
-  const char *hidden; /* [BY_DLSYM] this is not exported */
-  int has_old;        /* [BY_DLSYM] older forms are exported too, by the names without _v2 */
-  size_t counts[FORMS];
+  const char *hidden; /* this is not exported */
+  int has_old;        /* older forms are exported too, by the names without _v2 */
+  size_t count;
 } loader;
 
 #define FUNCTIONS 64
-static const char *asked[FORMS][FUNCTIONS]; /* in order, by who opened the library last */
-
-static void note(lookup_form form, const char *name) {
-  if (loader.counts[form] < FUNCTIONS) asked[form][loader.counts[form]] = name;
-  loader.counts[form]++;
-}
+static const char *asked[FUNCTIONS]; /* in order, by who opened the library last */
 
 static void *fake_module; /* of build/fake */
-
-/* The driver's own, to which the backend's questions go on. */
-static __typeof__(CUresult(CUDAAPI *)(const char *, void **, int, cuuint64_t, int *)) driver_lookup;
-
-/* What is asked is the version that brought this form of the function, and the legacy stream. */
-static void judge_question(const char *name, int version, cuuint64_t flags) {
-  void *older = NULL;
-  int status;
-  assert_int_equal(flags, 1); /* CU_GET_PROC_ADDRESS_LEGACY_STREAM */
-  if (driver_lookup(name, &older, version - 1, flags, &status) == CUDA_SUCCESS && older)
-    fail_msg("%s is older than %d", name, version);
-}
-
-static CUresult CUDAAPI lookup(const char *name, void **out, int version, cuuint64_t flags) {
-  int status;
-  note(BY_LOOKUP, name);
-  judge_question(name, version, flags);
-  return driver_lookup(name, out, version, flags, &status);
-}
-
-static CUresult CUDAAPI lookup_v2(const char *name, void **out, int version, cuuint64_t flags,
-                                  int *status) {
-  assert_non_null(status);
-  note(BY_LOOKUP_V2, name);
-  judge_question(name, version, flags);
-  return driver_lookup(name, out, version, flags, status);
-}
 
 static void *hook_dlopen(const char *name, int flags) {
   assert_string_equal(name, "libcuda.so.1");
@@ -127,19 +91,10 @@ static void *hook_dlopen(const char *name, int flags) {
 }
 
 static void *hook_dlsym(void *module, const char *name) {
-  CUresult(CUDAAPI * v1)(const char *, void **, int, cuuint64_t) = lookup;
-  CUresult(CUDAAPI * v2)(const char *, void **, int, cuuint64_t, int *) = lookup_v2;
-  void *address = NULL;
+  void *address;
   assert_ptr_equal(module, fake_module);
-  if (strcmp(name, "cuGetProcAddress_v2") == 0) {
-    if (loader.form == BY_LOOKUP_V2) memcpy(&address, (void *)&v2, sizeof(address));
-    return address;
-  }
-  if (strcmp(name, "cuGetProcAddress") == 0) {
-    if (loader.form != BY_DLSYM) memcpy(&address, (void *)&v1, sizeof(address));
-    return address;
-  }
-  note(BY_DLSYM, name);
+  if (loader.count < FUNCTIONS) asked[loader.count] = name;
+  loader.count++;
   if (loader.hidden && strcmp(name, loader.hidden) == 0) return NULL;
   address = dlsym(module, name);
   if (!address && loader.has_old) {
@@ -168,7 +123,6 @@ static fake_cuda_census census(void) {
 static void start(const fake_cuda_options *options) {
   fake->reset(options);
   memset(&loader, 0, sizeof(loader));
-  loader.form = BY_LOOKUP_V2;
   hook_live = hook_fail_in = 0;
   cuda = NULL;
   lake = NULL;
@@ -289,41 +243,32 @@ static void close_lake(void) {
 
 /* ---- Finding the driver ---------------------------------------------------------------------- */
 
-/* Every function is asked for once, in the best way that the library offers. */
+/* Every function is asked for once. */
 static void test_loading(void **state) {
-  size_t form, other;
   (void)state;
-  for (form = 0; form < FORMS; form++) {
-    start(NULL);
-    loader.form = (lookup_form)form;
-    assert_ok(gmlake_cuda_create(0, &cuda));
-    for (other = 0; other < FORMS; other++)
-      assert_int_equal(loader.counts[other], other == form ? 41 : 0);
-    open_lake(NULL);
-    give(take(3 * MIB, NULL), NULL);
-    close_lake();
-    close_backend();
-  }
+  start(NULL);
+  assert_ok(gmlake_cuda_create(0, &cuda));
+  assert_int_equal(loader.count, 41);
+  open_lake(NULL);
+  give(take(3 * MIB, NULL), NULL);
+  close_lake();
+  close_backend();
 }
 
-/* The function is not in the library. The lookups answer an error, or success and no pointer;
-   has_old: dlsym finds an older form, which has other parameters and must not be taken, but for
-   one. */
-static void refuse_one(lookup_form form, const char *name, const char *exported, CUresult refusal,
-                       int has_old) {
-  const int may_lack = strcmp(name, "cuStreamGetId") == 0 || /* or is the same */
-                       (has_old && strcmp(name, "cuDevicePrimaryCtxRelease") == 0);
-  fake_cuda_options options = devices(1);
-  options.hidden = form == BY_DLSYM ? NULL : name;
-  options.hidden_code = refusal;
+/* The function is not in the library. has_old: an older form is, which has other parameters and
+   must not be taken, but for one. */
+static void refuse_one(const char *name, int has_old) {
+  const int has_id = strcmp(name, "cuStreamGetId") != 0;
+  const int may_lack =
+      !has_id || (has_old && strcmp(name, "cuDevicePrimaryCtxRelease_v2") == 0); /* is the same */
+  const fake_cuda_options options = devices(1);
   start(&options);
-  loader.form = form;
-  loader.hidden = exported;
+  loader.hidden = name;
   loader.has_old = has_old;
   if (gmlake_cuda_create(0, &cuda) != (may_lack ? GMLAKE_OK : GMLAKE_ERROR_UNSUPPORTED))
     fail_msg("without %s", name);
   assert_int_equal(cuda != NULL, may_lack);
-  if (cuda) assert_int_equal(cuda->stream_id != NULL, strcmp(name, "cuStreamGetId") != 0);
+  if (cuda) assert_int_equal(cuda->stream_id != NULL, has_id);
   if (cuda && !cuda->stream_id) { /* streams that end untold could not be told apart */
     gmlake_desc desc = small_desc();
     desc.backend = cuda;
@@ -334,26 +279,17 @@ static void refuse_one(lookup_form form, const char *name, const char *exported,
 }
 
 static void test_missing_symbols(void **state) {
-  const char *by_lookup[FUNCTIONS], *by_dlsym[FUNCTIONS];
+  const char *names[FUNCTIONS];
   size_t i, count;
-  int form;
   (void)state;
-  for (form = BY_DLSYM; form <= BY_LOOKUP; form++) {
-    start(NULL);
-    loader.form = (lookup_form)form;
-    assert_ok(gmlake_cuda_create(0, &cuda));
-    count = loader.counts[form];
-    close_backend();
-  }
-  memcpy(by_lookup, asked[BY_LOOKUP], sizeof(by_lookup));
-  memcpy(by_dlsym, asked[BY_DLSYM], sizeof(by_dlsym));
+  start(NULL);
+  assert_ok(gmlake_cuda_create(0, &cuda));
+  count = loader.count;
+  close_backend();
+  memcpy(names, asked, sizeof(names));
   for (i = 0; i < count; i++) {
-    for (form = BY_LOOKUP; form <= BY_LOOKUP_V2; form++) {
-      refuse_one((lookup_form)form, by_lookup[i], NULL, CUDA_ERROR_NOT_FOUND, 0);
-      refuse_one((lookup_form)form, by_lookup[i], NULL, CUDA_SUCCESS, 0);
-    }
-    refuse_one(BY_DLSYM, by_lookup[i], by_dlsym[i], CUDA_SUCCESS, 0);
-    refuse_one(BY_DLSYM, by_lookup[i], by_dlsym[i], CUDA_SUCCESS, 1);
+    refuse_one(names[i], 0);
+    refuse_one(names[i], 1);
   }
 }
 
@@ -439,7 +375,7 @@ static void test_create_arguments(void **state) {
   hook_fail_in = 1;
   assert_error(gmlake_cuda_create(0, &cuda), OUT_OF_HOST_MEMORY);
   assert_null(cuda);
-  assert_int_equal(loader.counts[BY_LOOKUP_V2], 0);
+  assert_int_equal(loader.count, 0);
   gmlake_cuda_destroy(NULL);
   assert_nothing_left();
 }
@@ -1240,8 +1176,6 @@ static int open_fake(void) {
   void *control;
   if (!gpu_open(&gpu, FAKE_PATH)) return 0;
   fake_module = gpu.library;
-  control = dlsym(fake_module, "cuGetProcAddress_v2");
-  memcpy((void *)&driver_lookup, &control, sizeof(control));
   control = dlsym(fake_module, "fake_cuda_control");
   fake = (const fake_cuda_control *)control;
   return fake != NULL;
