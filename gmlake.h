@@ -1456,7 +1456,6 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #error "gmlake.h needs a size_t of 64 bits, as sizes of GPU memory do: build for a 64-bit target"
 #endif
 
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -3941,6 +3940,8 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
     hint = ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
   if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "event_record"))
     hint = ": was the stream destroyed before gmlake_forget_stream?";
+  if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "export_handle"))
+    hint = ": has the process as many descriptors as it may (ulimit -n)?";
   (void)gmlk_fail(l, result, batch->call,
                   "the backend's function failed, its driver's code is %d%s", batch->code, hint);
   l->error.driver_code = batch->code;
@@ -5198,11 +5199,8 @@ static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
 
 /* The answer to a call that wants memory of an arena that sleeps. */
 static gmlake_result gmlk_refuse_asleep(gmlake *l, const gmlk_arena *a, const char *call) {
-  if (!a->owner)
-    return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
-                     "what is in no pool sleeps: call gmlake_pool_wake with pool NULL first");
   return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
-                   "the pool at %p sleeps: call gmlake_pool_wake with it first",
+                   "the pool at %p (NULL: what is in no pool) sleeps: call gmlake_pool_wake first",
                    (const void *)a->owner);
 }
 
@@ -7065,17 +7063,6 @@ static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gm
   return result;
 }
 
-/* Whether the process may open no more descriptors: drivers have no number of their own for that.
-   If dup fails because descriptor 0 is closed, there is room. */
-static int gmlk_has_no_descriptor(void) {
-#if !defined(_WIN32)
-  int fd = dup(0);
-  if (fd < 0) return errno == EMFILE;
-  (void)close(fd);
-#endif
-  return 0;
-}
-
 /* Block records that entering these slots may take: one for the new end, two for each range. */
 static size_t gmlk_growth_records(const gmlk_slots *slots) {
   size_t records = 1;
@@ -7085,25 +7072,21 @@ static size_t gmlk_growth_records(const gmlk_slots *slots) {
 }
 
 /* Creates chunks in the slots, or imports them, and makes them clean free memory. On an error
-   undoes it; is_full then tells whether an import failed for want of descriptors. pre: the slots
-   have addresses, and room in the tables. imports: so many handles, or NULL; then the records are
-   left that the block over them takes. */
+   undoes it. pre: the slots have addresses, and room in the tables. imports: so many handles, or
+   NULL; then the records are left that the block over them takes. */
 static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots *slots,
-                                     const gmlake_handle *imports, gmlk_batch *batch,
-                                     int *is_full) {
+                                     const gmlake_handle *imports, gmlk_batch *batch) {
   const size_t records = gmlk_growth_records(slots) + (imports ? 2 : 0);
   const size_t held = l->stats.reserved_bytes;
   gmlk_records reserved;
   gmlake_result result;
   uint32_t i, end;
   memset(batch, 0, sizeof(*batch));
-  *is_full = 0;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &reserved, records);
   (void)gmlk_batch_begin(l, batch, GMLK_UNLOCKED);
   batch->imports = imports;
   result = gmlk_chunks_make(batch, a, slots);
-  if (result && imports) *is_full = gmlk_has_no_descriptor(); /* before those are closed */
   for (i = slots->count; result && i--;) /* undoes it in reverse; what cannot be undone stays */
     if (a->chunks.items[slots->items[i]].handle && !gmlk_chunk_return(batch, a, slots->items[i]))
       gmlk_chunk_quarantine(&a->chunks, slots->items[i]);
@@ -7190,14 +7173,13 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   gmlk_arena *a = r->arena;
   const size_t bytes = slots->count * a->chunk_bytes;
   gmlk_batch batch;
-  int is_full;
   gmlake_result result = gmlk_growth_allowed(l, r, bytes);
   if (l->foretold) {
     l->foretold->answer.new_bytes = bytes;
     return result;
   }
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
-  if (!result) result = gmlk_slots_fill(l, a, slots, NULL, &batch, &is_full);
+  if (!result) result = gmlk_slots_fill(l, a, slots, NULL, &batch);
   if (result) return result;
   gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0, bytes,
             batch.ns, "the lake created chunks");
@@ -9653,12 +9635,10 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
     return gmlk_fail(l, result, call,
                      "work on the pool's memory is pending, and a capture forbids to record an "
                      "event behind it: end the capture first");
-  if (blocks)
+  if (blocks || buffers)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "%llu blocks of the pool are live: free them first", GMLK_ULL(blocks));
-  if (buffers)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "%llu buffers of the pool are left: destroy them first", GMLK_ULL(buffers));
+                     "%llu blocks and %llu buffers of the pool are live: free them first",
+                     GMLK_ULL(blocks), GMLK_ULL(buffers));
   if (!is_quiet)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "other threads free the pool's blocks while it is destroyed: stop them first");
@@ -10132,22 +10112,21 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
 
 /* Refuses a range that the buffer does not have. */
 static gmlake_result gmlk_change_check(gmlake *l, const gmlake_buffer *b, const gmlk_change *of) {
-  size_t chunk = b->arena->chunk_bytes, left = b->max_bytes - gmlk_min(of->offset, b->max_bytes);
-  if (of->offset > b->max_bytes && of->verb == GMLK_RESIZE)
+  const size_t chunk = b->arena->chunk_bytes;
+  const size_t left = b->max_bytes - gmlk_min(of->offset, b->max_bytes);
+  if (of->verb == GMLK_RESIZE && of->offset > b->max_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
                      "bytes is %llu, more than the buffer's max_bytes, %llu", GMLK_ULL(of->offset),
                      GMLK_ULL(b->max_bytes));
-  if (of->offset > b->max_bytes || (of->offset % chunk && of->verb != GMLK_RESIZE))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
-                     "offset is %llu: pass a multiple of the buffer's chunk_bytes, %llu, up to its "
-                     "max_bytes, %llu",
-                     GMLK_ULL(of->offset), GMLK_ULL(chunk), GMLK_ULL(b->max_bytes));
-  if (of->bytes > left || (of->bytes % chunk && of->bytes != left))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
-                     "bytes is %llu: %llu are left up to max_bytes; pass all of them, or less, in "
-                     "multiples of the buffer's chunk_bytes, %llu",
-                     GMLK_ULL(of->bytes), GMLK_ULL(left), GMLK_ULL(chunk));
-  return GMLAKE_OK;
+  if (of->verb == GMLK_RESIZE ||
+      (of->offset <= b->max_bytes && of->offset % chunk == 0 &&
+       (of->bytes == left || (of->bytes < left && of->bytes % chunk == 0))))
+    return GMLAKE_OK;
+  return gmlk_fail(
+      l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
+      "offset is %llu and bytes %llu: pass multiples of the buffer's chunk_bytes, %llu, "
+      "that end at its max_bytes, %llu, or before",
+      GMLK_ULL(of->offset), GMLK_ULL(of->bytes), GMLK_ULL(chunk), GMLK_ULL(b->max_bytes));
 }
 
 /* Plans a change, checks whether it may be made on the stream, and finds the stream's number. A
@@ -10225,28 +10204,15 @@ static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change
    Costs: the driver's for each handle. Can fail: host memory, limits, the driver, and for wrong
    arguments. */
 
-static gmlake_result gmlk_refuse_descriptor(gmlake *l, gmlake_result result, const char *call) {
-  long most = 0;
-#if !defined(_WIN32)
-  most = sysconf(_SC_OPEN_MAX);
-#endif
-  return gmlk_fail(l, result, call,
-                   "the process has as many descriptors as it may, %ld: close some, or raise its "
-                   "limit (ulimit -n)",
-                   most);
-}
-
 /* Refuses what cannot be exported. */
 static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gmlake_buffer *buffer,
                                        uint64_t address, unsigned type) {
+  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
   const char *call = "gmlake_export";
   const gmlk_arena *a = buffer ? buffer->arena : b ? l->arenas[b->arena] : NULL;
   const char *why = NULL;
-  if (type == GMLAKE_HANDLE_WIN32)
-    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
-                     "handle_type is GMLAKE_HANDLE_WIN32: the lake shares no Windows handles");
   if (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+    return gmlk_fail(l, type == GMLAKE_HANDLE_WIN32 ? GMLAKE_ERROR_UNSUPPORTED : wrong, call,
                      "handle_type is %u: pass GMLAKE_HANDLE_POSIX_FD (1) or _FABRIC (8)", type);
   if (!a || address != (buffer ? gmlk_buffer_address(buffer) : gmlk_address_of(a, b)))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
@@ -10255,7 +10221,7 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
   if (!GMLK_HAS(&l->driver, export_handle))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot export");
   if (!(l->driver.handle_types & type))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+    return gmlk_fail(l, wrong, call,
                      "handle_type is %u, and desc.handle_types was 0x%x: create the lake with it",
                      type, l->driver.handle_types);
   if (a->is_import)
@@ -10269,8 +10235,7 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
   else if (b && b->flags & GMLAKE_TRANSIENT)
     why = "it is borrowed, and a graph may know its memory: allocate it without GMLAKE_TRANSIENT";
   if (!why) return GMLAKE_OK;
-  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "ptr is 0x%llx: %s", GMLK_ULL(address),
-                   why);
+  return gmlk_fail(l, wrong, call, "ptr is 0x%llx: %s", GMLK_ULL(address), why);
 }
 
 /* Makes the driver's handles sharable; on an error closes the descriptors that it opened. */
@@ -10278,7 +10243,6 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
                                          unsigned type, gmlake_handle *out) {
   gmlk_batch batch;
   uint32_t i, done = 0;
-  int is_full;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
     for (i = 0; i < slots->count && !batch.result; i++) {
       memset(&out[i], 0, sizeof(out[i]));
@@ -10287,13 +10251,11 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
       out[i].bytes = a->chunk_bytes;
       done += !GMLK_CALL(&batch, export_handle, a->chunks.items[slots->items[i]].handle, &out[i]);
     }
-  is_full = batch.result && gmlk_has_no_descriptor();
 #if !defined(_WIN32)
   for (i = 0; batch.result && i < done; i++)
     if (type == GMLAKE_HANDLE_POSIX_FD) (void)close(out[i].fd);
 #endif
-  if (!gmlk_batch_end(l, &batch) || !is_full) return batch.result;
-  return gmlk_refuse_descriptor(l, batch.result, "gmlake_export");
+  return gmlk_batch_end(l, &batch);
 }
 
 static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gmlake_handle *out,
@@ -10341,18 +10303,16 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
   size_t i = 0;
   if (!GMLK_HAS(&l->driver, import_handle))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot import");
-  if (!gmlk_is_pow2(chunk) || chunk % granularity || chunk > GMLK_CHUNK_BYTES_MAX)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "handles[0].bytes is %llu: it has to be a power of two from %llu to %llu",
-                     GMLK_ULL(chunk), GMLK_ULL(granularity), GMLK_ULL(GMLK_CHUNK_BYTES_MAX));
-  while (i < count && handles[i].bytes == chunk &&
+  while (i < count && handles[i].bytes == chunk && gmlk_is_pow2(chunk) &&
+         chunk % granularity == 0 && chunk <= GMLK_CHUNK_BYTES_MAX &&
          (handles[i].type == GMLAKE_HANDLE_POSIX_FD || handles[i].type == GMLAKE_HANDLE_FABRIC))
     i++;
   if (i < count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "handles[%llu] has type %u and %llu bytes: the type has to be 1 (POSIX_FD) or "
-                     "8 (FABRIC), and all have to have as many bytes as the first, %llu",
-                     GMLK_ULL(i), handles[i].type, GMLK_ULL(handles[i].bytes), GMLK_ULL(chunk));
+                     "handles[%llu] has type %u and %llu bytes: the type has to be 1 or 8, and "
+                     "bytes that of the first, a power of two from %llu to %llu",
+                     GMLK_ULL(i), handles[i].type, GMLK_ULL(handles[i].bytes),
+                     GMLK_ULL(granularity), GMLK_ULL(GMLK_CHUNK_BYTES_MAX));
   if (count > GMLK_GRAINS_MAX / (chunk / GMLK_GRAIN))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "count is %llu: a block cannot have so many handles", GMLK_ULL(count));
@@ -10368,21 +10328,18 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_block *b;
   gmlk_batch batch;
   gmlake_result result;
-  int is_full;
   if (!gmlk_grow_reserve(a, count) || !gmlk_index_reserve(&l->index, &l->host) ||
       (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, count); /* that is: the first so many */
-  result = gmlk_slots_fill(l, a, &slots, handles, &batch, &is_full);
+  result = gmlk_slots_fill(l, a, &slots, handles, &batch);
   if (result) gmlk_extra_free(l, extra);
-  if (is_full) return gmlk_refuse_descriptor(l, result, "gmlake_import");
   if (result && batch.calls && !l->lost && !strcmp(batch.call, "import_handle")) {
     const gmlake_handle *bad = batch.imports - 1; /* that the driver did not take */
-    (void)gmlk_fail(
-        l, result, batch.call,
-        "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the "
-        "driver (%d): pass what gmlake_export wrote, and the descriptor that came with it",
-        GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), batch.code);
+    (void)gmlk_fail(l, result, batch.call,
+                    "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the "
+                    "driver (%d): pass what gmlake_export wrote, or close some descriptors",
+                    GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), batch.code);
     l->error.driver_code = batch.code;
   }
   if (result) return result;
@@ -13846,20 +13803,16 @@ static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
                                            const gmlake_device_properties *device,
                                            gmlake_error_info *why) {
   const int count = device->device_count, last = count ? count - 1 : INT_MAX;
-  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
   unsigned i, n;
   for (i = 0; i < d->peer_count; i++) {
     const int peer = d->peer_devices[i];
-    if (count ? peer == device->device : !d->backend && peer == d->device)
-      return gmlk_refuse_desc(
-          why, wrong, "peer_devices[%u] is %d, the lake's own device: name others only", i, peer);
-    if (peer < 0 || peer > last)
-      return gmlk_refuse_desc(
-          why, wrong, "peer_devices[%u] is %d: devices are numbered from 0 to %d", i, peer, last);
+    const int is_own = count ? peer == device->device : !d->backend && peer == d->device;
     for (n = 0; d->peer_devices[n] != peer;) n++;
-    if (n < i)
-      return gmlk_refuse_desc(why, wrong, "peer_devices[%u] is %d, and so is [%u]: name each once",
-                              i, peer, n);
+    if (is_own || peer < 0 || peer > last || n < i)
+      return gmlk_refuse_desc(
+          why, GMLAKE_ERROR_INVALID_ARGUMENT,
+          "peer_devices[%u] is %d: name other devices than the lake's, from 0 to %d, each once", i,
+          peer, last);
   }
   return GMLAKE_OK;
 }

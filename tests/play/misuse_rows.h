@@ -17,13 +17,9 @@
         " told-by:gmlake_buffer_commit d0:" range "!I says:" why                  \
         " told-by:gmlake_buffer_discard map:0=m.m same"                           \
   }
-#define OFFSET(said) \
-  "offset_is_" said  \
-  ":_pass_a_multiple_of_the_buffer's_chunk_bytes,_65536,_up_to_its_max_bytes,_196613"
-#define BYTES(said, left)                                                               \
-  "bytes_is_" said ":_" left                                                            \
-  "_are_left_up_to_max_bytes;_pass_all_of_them,_or_less,_in_multiples_of_the_buffer's_" \
-  "chunk_bytes,_65536"
+#define RANGE(offset, bytes)              \
+  "offset_is_" offset "_and_bytes_" bytes \
+  ":_pass_multiples_of_the_buffer's_chunk_bytes,_65536,_that_end_at_its_max_bytes,_196613"
 
 static const row misuse_rows[] = {
     /* ---- Sizes and alignments ---- */
@@ -65,18 +61,18 @@ static const row misuse_rows[] = {
     {"the_last_chunk_of_a_buffer_may_end_at_max_bytes", BOTH,
      "{granule:16 cap:16} N0:3+5b c0:2,1+5b map:0=..mm end:0=3+5b requested=1+5b d0:3,5b map:0=..m "
      "c0:3,5b map:0=..mm d0:0,3+5b requested=0 map:0="},
-    REFUSED("1b,1", OFFSET("1")),
-    REFUSED("512b,1", OFFSET("512")),
-    REFUSED(HALF "," HALF, OFFSET("9223372036854775808")),
-    REFUSED("4,0", OFFSET("262144")),
-    REFUSED(LAST "," LAST, OFFSET("18446744073709551615")),
-    REFUSED("0,1b", BYTES("1", "196613")),
-    REFUSED("0,1-1b", BYTES("65535", "196613")),
-    REFUSED("0,1+1b", BYTES("65537", "196613")),
-    REFUSED("1,3", BYTES("196608", "131077")),
-    REFUSED("3,4b", BYTES("4", "5")),
-    REFUSED("1," LAST, BYTES("18446744073709551615", "131077")),
-    REFUSED("1,18446744073709486080b", BYTES("18446744073709486080", "131077")),
+    REFUSED("1b,1", RANGE("1", "65536")),
+    REFUSED("512b,1", RANGE("512", "65536")),
+    REFUSED(HALF "," HALF, RANGE("9223372036854775808", "9223372036854775808")),
+    REFUSED("4,0", RANGE("262144", "0")),
+    REFUSED(LAST "," LAST, RANGE("18446744073709551615", "18446744073709551615")),
+    REFUSED("0,1b", RANGE("0", "1")),
+    REFUSED("0,1-1b", RANGE("0", "65535")),
+    REFUSED("0,1+1b", RANGE("0", "65537")),
+    REFUSED("1,3", RANGE("65536", "196608")),
+    REFUSED("3,4b", RANGE("196608", "4")),
+    REFUSED("1," LAST, RANGE("65536", "18446744073709551615")),
+    REFUSED("1,18446744073709486080b", RANGE("65536", "18446744073709486080")),
 
     /* ---- Limits: a chunk is whole or not there ---- */
 
@@ -115,7 +111,8 @@ static const row misuse_rows[] = {
     /* ---- Twice, and too late ---- */
 
     {"a_pool_with_live_blocks_stays", TOGETHER,
-     "{granule:16 cap:4} P0 +a=1/0 D0!I says:1_blocks_of_the_pool_are_live:_free_them live=1 "
+     "{granule:16 cap:4} P0 +a=1/0 D0!I "
+     "says:1_blocks_and_0_buffers_of_the_pool_are_live:_free_them live=1 "
      "reserved=1 holds:a=1 -a D0"},
     {"what_is_gone_is_no_block", TOGETHER,
      "{granule:16 cap:4} P0 +a=1/0 -a -a!D D0 +b=1 -b -b!D T:0 -b!U +c=1 -a!U holds:c=1"},

@@ -2018,7 +2018,7 @@ static const row rows[] = {
     /* in the end it waits for the work */
     {"a_pool_with_buffers_is_not_destroyed", TOGETHER,
      "{granule:16 cap:32} +q=1 P0 N0:8/0 N1:8/0^2 c0:0,2@A c1:0,2@A D0!I "
-     "says:2_buffers_of_the_pool_are_left:_destroy_them_first K1@A D0!I hA K0@A D0 host-waits=1 "
+     "says:0_blocks_and_2_buffers_of_the_pool_are_live: K1@A D0!I hA K0@A D0 host-waits=1 "
      "handles=1 reserved=1"},
     /* what the driver does not take back is told, and offered again when the lake is destroyed */
     {"a_pools_buffers_may_stay_mapped", BOTH,
