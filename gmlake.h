@@ -3470,13 +3470,6 @@ static gmlk_window *gmlk_window_of(gmlk_block *root, uint64_t key, uint64_t numb
   return w && w->key == key ? w : NULL;
 }
 
-/* An idle window waits for the block in its way; pre: the block is owned. */
-static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
-  gmlk_window_leave(windows, w);
-  b->flags |= GMLK_IN_THE_WAY;
-  gmlk_window_enter(windows, w, GMLK_BLOCKED + b->u.serial);
-}
-
 /* Ends the waits of windows for a block that is about to be free. */
 static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
@@ -3574,7 +3567,11 @@ static int gmlk_window_may_serve(gmlk_arena *a, const gmlk_streams *streams,
   gmlk_block *b;
   if (!gmlk_window_suits(a, w, align, whole_only)) return 0;
   b = gmlk_window_blocker(a, streams, requester, w);
-  if (b && b->state != GMLK_FREE && b->state != GMLK_RESERVED) gmlk_window_block(&a->windows, w, b);
+  if (b && b->state != GMLK_FREE && b->state != GMLK_RESERVED) { /* it is owned */
+    gmlk_window_leave(&a->windows, w);
+    b->flags |= GMLK_IN_THE_WAY;
+    gmlk_window_enter(&a->windows, w, GMLK_BLOCKED + b->u.serial);
+  }
   return !b;
 }
 
@@ -3616,8 +3613,7 @@ static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *
 
 /* ---- >>forward ---------------------------------------------------------------------------------
    What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
-   frees before all else; and the check, which stands last. No other function calls what stands
-   below it. */
+   frees before all else. No other function calls what stands below it. */
 
 typedef struct gmlk_request gmlk_request;
 typedef struct gmlk_plan gmlk_plan;
@@ -3687,8 +3683,6 @@ static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes
 #define gmlk_mock_may_end(l, address, bytes, extra, stream, call) GMLAKE_OK
 #define gmlk_mock_end_uses(l, address, bytes) ((void)(address), (void)(bytes))
 #endif
-
-static const char *gmlk_check(const gmlake *l);
 
 /* ---- >>lake ------------------------------------------------------------------------------------
    The lake, which the sections below work on, and its two locks. `driver_lock` is taken first; its
@@ -4976,6 +4970,11 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
   r.number = ++l->request_count;
   if (reach) {
     result = gmlk_serve_pool(l, &r, stream, reach, &b);
+    if (l->foretold) {
+      gmlk_extra_free(l, extra);
+      *out_ptr = b;
+      return result;
+    }
   } else {
     if (l->stitches_in_row == GMLK_STITCHES_IN_ROW && l->streams.used_count >= 2 &&
         r.grains >> r.arena->chunk_log)
@@ -5018,17 +5017,6 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_window_set_idle(&a->windows, w, stream, epoch);
 }
 
-/* Closes the epochs of the streams recorded on a pending block, so that it can become free. One
-   that may have ended is left to the next call that names it [F8]; this call names `stream`. */
-static void gmlk_fence_uses(gmlake *l, const gmlk_extra *extra, unsigned stream) {
-  size_t i;
-  for (i = 0; i < extra->used_count; i++) {
-    const unsigned used = extra->used[i].stream;
-    if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
-      gmlk_fence_now(l, used);
-  }
-}
-
 /* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
 static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
                                 unsigned *out_stream, uint64_t *out_epoch) {
@@ -5068,7 +5056,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   gmlk_extra *extra;
   unsigned stream = 0, own, tag;
   uint64_t epoch;
-  size_t bytes;
+  size_t bytes, i;
   int is_used = 0, is_shared, is_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
   b = gmlk_index_at(&l->index, entry);
@@ -5100,7 +5088,11 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   l->stats.requested_bytes -= bytes - b->its.slack;
   if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
-    gmlk_fence_uses(l, extra, stream);
+    for (i = 0; i < extra->used_count; i++) { /* one that may have ended is left open [F8] */
+      const unsigned used = extra->used[i].stream;
+      if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
+        gmlk_fence_now(l, used);
+    }
   } else {
     gmlk_release_block(l, b, tag, epoch);
     if (extra) gmlk_extra_free(l, extra);
@@ -5852,13 +5844,18 @@ static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
   return used->epoch == l->streams.items[used->stream]->born;
 }
 
+/* An owned block's extra record, which it gets if it has none; NULL: no host memory. */
+static gmlk_extra *gmlk_extra_of(gmlake *l, gmlk_block *b) {
+  if (!b->as.extra) b->as.extra = gmlk_extra_new(l, 0, NULL);
+  return b->as.extra;
+}
+
 /* Enters a stream into a live block's extra record; 0: no host memory. */
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
-  gmlk_extra *extra = b->as.extra ? b->as.extra : gmlk_extra_new(l, 0, NULL);
+  gmlk_extra *extra = gmlk_extra_of(l, b);
   size_t i, kept = 0;
   int full;
   if (!extra) return 0;
-  b->as.extra = extra;
   full = extra->used_count == extra->used_capacity;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
@@ -5873,18 +5870,6 @@ static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
   extra->used[extra->used_count++].stream = stream;
   l->streams.items[stream]->uses++;
   return 1;
-}
-
-/* Makes sure that the block of an exported chunk, or an exported block, has an extra record, with
-   room for the stream that will free it. 0: no host memory. */
-static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
-  gmlk_extra *extra = b->as.extra ? b->as.extra : gmlk_extra_new(l, 0, NULL);
-  if (!extra) return 0;
-  b->as.extra = extra;
-  if (extra->used_capacity) return 1;
-  extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
-  extra->used_capacity = extra->used != NULL;
-  return extra->used != NULL;
 }
 
 static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
@@ -6330,26 +6315,17 @@ static void gmlk_fence_all(gmlake *l) {
       gmlk_fence_now(l, i);
 }
 
-/* Gives a new stream a number; 0: no host memory, or too many streams. Where no number is idle,
-   asks forgotten streams until one is complete: its number serves again. So a program whose streams
-   come and go needs as many numbers as have work at a time. A lake's second stream closes the first
-   one's epoch: an only stream records no events, so nothing else would tell when what it freed is
-   complete. */
+/* Gives a new stream a number; 0: no host memory, or too many streams. Where no number is idle and
+   streams are forgotten, asks what has completed: their numbers serve again. So a program whose
+   streams come and go needs as many numbers as have work at a time. A lake's second stream
+   closes the first one's epoch: an only stream records no events, so nothing else would tell when
+   what it freed is complete. */
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   gmlk_streams *streams = &l->streams;
   unsigned i = GMLK_FIRST_STREAM, stream;
-  gmlk_batch batch;
   while (i < streams->count && (!streams->items[i]->is_forgotten || streams->items[i]->is_dirty))
     i++;
-  if (i < streams->count && !gmlk_stream_idle(streams, 0)) {
-    if (gmlk_batch_begin(l, &batch, 0)) i = (unsigned)streams->count;
-    for (; i < streams->count && !gmlk_is_fatal(batch.result); i++) {
-      if (!streams->items[i]->is_forgotten) continue;
-      gmlk_stream_poll(streams, &batch, i);
-      if (gmlk_stream_is_complete(streams->items[i])) break;
-    }
-    (void)gmlk_batch_end(l, &batch);
-  }
+  if (i < streams->count && !gmlk_stream_idle(streams, 0)) (void)gmlk_refresh(l, 0);
   stream = gmlk_stream_add(streams, &l->host, value, 0, ++l->records.serial);
   if (stream) streams->items[stream]->id = id;
   if (stream && streams->live_count == 2) gmlk_fence_all(l);
@@ -6488,7 +6464,8 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   /* Even an only stream has events behind what buffers gave up: is there one, or was? */
   while (a && !a->buffer_space.holes) a = gmlk_next_arena(l, a);
   if (!close && !a && l->streams.used_count + l->streams.has_none < 2 &&
-      !l->streams.capture_count && !l->stats.pending_bytes)
+      l->streams.used_count == l->streams.live_count && !l->streams.capture_count &&
+      !l->stats.pending_bytes)
     return GMLAKE_OK;
   if (!gmlk_batch_begin(l, &batch, 0)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
@@ -7595,27 +7572,21 @@ static gmlk_block *gmlk_small_reserve_for(gmlk_arena *a, unsigned stream, uint32
   return a->small.reserve;
 }
 
-/* Whether an arena may grow by so many chunks that a part of its end is not missed. */
-static int gmlk_may_set_aside(const gmlake *l, gmlk_request *r) {
-  const gmlk_arena *a = r->arena;
-  const size_t device = l->device.device_bytes, bytes = GMLK_SMALL_RESERVE_FROM * a->chunk_bytes;
-  gmlk_headroom headroom = {0, 0, 0};
-  int may;
-  headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
-  may = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
-        !gmlk_growth_fits(l, r, bytes, &headroom);
-  r->limit_bytes = 0; /* nothing was refused */
-  return may;
-}
-
 /* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
    the small-block reserve, if that can be. NULL: there is no free range. pre: two records reserved.
    */
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
-  gmlk_block *b =
-      gmlk_small_reserve_for(a, r->requester.stream, r->grains, gmlk_may_set_aside(l, r));
+  const size_t device = l->device.device_bytes;
+  gmlk_headroom headroom = {0, 0, 0};
   uint32_t at = 0, hole = 0;
+  int may_begin; /* the arena may grow by so many chunks that a part of its end is not missed */
+  gmlk_block *b;
+  headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
+  may_begin = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
+              !gmlk_growth_fits(l, r, GMLK_SMALL_RESERVE_FROM * a->chunk_bytes, &headroom);
+  r->limit_bytes = 0; /* nothing was refused */
+  b = gmlk_small_reserve_for(a, r->requester.stream, r->grains, may_begin);
   if (b) {
     hole = b->grains;
     a->small.reserve = NULL;
@@ -7645,9 +7616,9 @@ typedef struct gmlk_question { /* what a policy is asked, and its answer */
   gmlake_view view;
   gmlake_request request;
   gmlake_plan plan;
-  gmlake_piece *pieces; /* room for plan.pieces, and for one more: what the plan creates */
-  uint64_t *numbers;    /* room for the numbers of windows to drop */
-  size_t piece_capacity, window_count; /* entries that the policy may write to the two */
+  gmlake_piece *pieces; /* room for plan.pieces, one more than view.block_count, and for one more:
+                           what the plan creates */
+  uint64_t *numbers;    /* room for the numbers of view.window_count windows to drop */
 } gmlk_question;
 
 static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece *blocks,
@@ -7683,10 +7654,9 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   memset(q, 0, sizeof(*q));
   for (b = a->head.next; b != &a->tail; b = b->next)
     q->view.block_count += (size_t)gmlk_is_open(b, r->requester.stream);
-  for (w = a->windows.idle_first; w; w = w->idle_next) q->window_count++;
-  q->piece_capacity = q->view.block_count + 1;
-  bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
-          q->window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
+  for (w = a->windows.idle_first; w; w = w->idle_next) q->view.window_count++;
+  bytes = (2 * q->view.block_count + 2) * sizeof(gmlake_piece) +
+          q->view.window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
   if (bytes > l->view.bytes) {
     gmlk_host_free(&l->host, l->view.memory, l->view.bytes);
     l->view.memory = gmlk_host_alloc(&l->host, bytes * 2);
@@ -7695,8 +7665,8 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   }
   memset(l->view.memory, 0, bytes); /* so that what a policy forgets to write is 0 */
   windows = (gmlake_window_info *)l->view.memory;
-  q->numbers = (uint64_t *)(void *)(windows + q->window_count);
-  blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
+  q->numbers = (uint64_t *)(void *)(windows + q->view.window_count);
+  blocks = (gmlake_piece *)(void *)(q->numbers + q->view.window_count);
   q->pieces = blocks + q->view.block_count;
   gmlk_view_fill(l, r, blocks, windows);
   q->view.chunk_bytes = a->chunk_bytes;
@@ -7706,7 +7676,6 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->view.stitched_bytes = l->stats.stitched_bytes;
   q->view.blocks = blocks;
   q->view.windows = windows;
-  q->view.window_count = q->window_count;
   q->request.number = r->number;
   q->request.bytes = r->bytes;
   q->request.alignment = gmlk_to_bytes(r->align);
@@ -7714,7 +7683,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->request.stream = gmlk_stream_shown(l, r->stream);
   q->request.pool = a->pool;
   q->plan.pieces = q->pieces;
-  q->plan.piece_capacity = q->piece_capacity;
+  q->plan.piece_capacity = q->view.block_count + 1;
   return 1;
 }
 
@@ -7788,7 +7757,7 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
   size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
   uint64_t total = plan->grow_bytes, end;
   int collide;
-  if (plan->pieces != q->pieces || plan->piece_count > q->piece_capacity)
+  if (plan->pieces != q->pieces || plan->piece_count > q->view.block_count + 1)
     return "piece_count is more than piece_capacity, or pieces points elsewhere";
   if (!parts) return "the plan has no window, no piece and no grow_bytes";
   if (plan->state != (plan->grow_bytes         ? GMLK_S4
@@ -7848,15 +7817,15 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   const gmlk_window *w;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
-  if (q->window_count) (void)gmlk_refresh(l, 1);
-  for (i = 0, w = r->arena->windows.idle_first; i < q->window_count; i++, w = w->idle_next)
+  if (q->view.window_count) (void)gmlk_refresh(l, 1);
+  for (i = 0, w = r->arena->windows.idle_first; i < q->view.window_count; i++, w = w->idle_next)
     windows[i].is_complete = gmlk_alias_is_done(l, &w->alias);
   if (l->lost) return l->lost;
   gmlk_callback_begin(l, &callback, 1, NULL);
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
   gmlk_callback_end(l, &callback);
   if (l->lost) return l->lost;
-  for (i = 0; i < gmlk_min(count, q->window_count); i++) {
+  for (i = 0; i < gmlk_min(count, q->view.window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
     if (!w || !gmlk_alias_is_done(l, &w->alias)) break;
     for (n = 0; n < i && q->numbers[n] != q->numbers[i];) n++;
@@ -8496,6 +8465,16 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   return result;
 }
 
+/* The same for a call that allocates no block, if the result is a shortage. */
+static gmlake_result gmlk_report_short(gmlake *l, const gmlk_request *r, gmlake_result result,
+                                       const char *call) {
+  if (gmlk_is_shortage(result)) result = gmlk_report_oom(l, r, result);
+  if (!gmlk_is_shortage(result)) return result;
+  l->stats.oom_count++;
+  l->error.call = call;
+  return result;
+}
+
 #define GMLK_ASK_STEPS 2u /* a policy is asked once, and again after each of so many steps */
 
 /* Serves a request by the policy's plans. OK with *out_block NULL: the lake is to decide. If no
@@ -8533,13 +8512,6 @@ static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
   gmlk_fence_all(l);
 }
 
-/* Whether the policy is asked: not for buffers, nor for requests that no arena can hold or whose
-   pieces' grains might not fit 32 bits. */
-static int gmlk_is_for_policy(const gmlake *l, const gmlk_request *r) {
-  return l->desc.policy && l->desc.policy->choose && r->desc && r->grains &&
-         r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->area.most * r->arena->chunk_bytes;
-}
-
 #define GMLK_EARLY_STEPS 4u /* those up to growth */
 #define GMLK_FREE_STEPS 2u  /* those that take what is free */
 
@@ -8566,7 +8538,11 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     r->arena->area.is_full = r->arena->window_space.area.is_full = 0;
     if (!r->stream) gmlk_serve_none(l, r->arena);
     result = l->lost;
-    if (!result && gmlk_is_for_policy(l, r)) result = gmlk_slow_path_asked(l, r, out_block, &error);
+    /* Not for buffers, nor for requests that no arena can hold or whose pieces' grains might not
+       fit 32 bits: */
+    if (!result && l->desc.policy && l->desc.policy->choose && r->desc && r->grains &&
+        r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->area.most * r->arena->chunk_bytes)
+      result = gmlk_slow_path_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
   for (i = 0; r->grains && i < count; i++) {
@@ -8865,15 +8841,9 @@ static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t byt
 
 /* The piece of an arena's host copy that this offset lies in. pre: there is one. */
 static const gmlk_host_copy *gmlk_host_copy_at(const gmlk_arena *a, uint64_t offset) {
-  size_t from = 0, to = a->host_copies.count;
-  while (to - from > 1) {
-    const size_t middle = from + (to - from) / 2;
-    if (a->host_copies.items[middle].offset <= offset)
-      from = middle;
-    else
-      to = middle;
-  }
-  return &a->host_copies.items[from];
+  size_t i = a->host_copies.count - 1;
+  while (a->host_copies.items[i].offset > offset) i--;
+  return &a->host_copies.items[i];
 }
 
 /* Gives back the host copies that keep nothing, or all, and those of destroyed pools. */
@@ -9268,6 +9238,7 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
       gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
   gmlake_result result;
   size_t i;
+  if (l->foretold) memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
   if (!r->grains) return GMLAKE_OK;
   for (i = 0; loan && i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];
@@ -9288,20 +9259,6 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
   return result;
 }
 
-/* The same for a description; or says whether and how it would be served, if it is a question. */
-static gmlake_result gmlk_serve_reach(gmlake *l, const gmlake_alloc_desc *desc,
-                                      gmlake_stream stream, unsigned reach, void **out_ptr) {
-  gmlk_block *b = NULL;
-  gmlk_request r;
-  gmlake_result result;
-  if (!l->foretold) return gmlk_serve(l, desc, stream, reach, out_ptr);
-  memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
-  result = gmlk_request_open(l, &r, desc, stream);
-  if (!result) result = gmlk_serve_pool(l, &r, stream, reach, &b);
-  *out_ptr = b;
-  return result;
-}
-
 /* Serves a request from lent pools. *out_ptr NULL: none can. */
 static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, unsigned reach, void **out_ptr) {
@@ -9312,7 +9269,7 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
     const gmlk_arena *a = l->arenas[i];
     if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
     wanted.pool = a->pool;
-    result = gmlk_serve_reach(l, &wanted, stream, reach, out_ptr);
+    result = gmlk_serve(l, &wanted, stream, reach, out_ptr);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
@@ -9329,8 +9286,7 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
   plain.flags &= ~GMLAKE_TRANSIENT;
   if (l->loan_count && !is_capture) {
     result = gmlk_serve_lenders(l, desc, stream, GMLK_FREE_STEPS, out_ptr);
-    if (!result && !*out_ptr)
-      result = gmlk_serve_reach(l, &plain, stream, GMLK_FREE_STEPS, out_ptr);
+    if (!result && !*out_ptr) result = gmlk_serve(l, &plain, stream, GMLK_FREE_STEPS, out_ptr);
     if (!gmlk_is_fatal(result) && !*out_ptr && !(desc->flags & GMLAKE_NO_GROW))
       result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, out_ptr);
   }
@@ -9985,13 +9941,8 @@ static gmlake_result gmlk_buffer_slow_path(gmlake *l, gmlake_buffer *b, const gm
   result = gmlk_buffer_grow(l, &r, b, change, chunks);
   b->is_busy = 0;
   l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
-  if (!gmlk_is_shortage(result)) return result;
   r.bytes = chunks * b->arena->chunk_bytes;
-  result = gmlk_report_oom(l, &r, result);
-  if (!gmlk_is_shortage(result)) return result;
-  l->stats.oom_count++;
-  l->error.call = change->call;
-  return result;
+  return gmlk_report_short(l, &r, result, change->call);
 }
 
 /* Takes address space for a buffer. If there is none, destroyed buffers' is freed whose uses are
@@ -10275,9 +10226,13 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   *out_count = slots.count;
   if (capacity < slots.count) return GMLAKE_OK;
   if (buffer) buffer->is_busy = 1;
-  for (i = 0; i < slots.count && !result; i++)
-    if (!gmlk_extra_share(l, b ? b : a->firsts[slots.items[i]]))
+  for (i = 0; i < slots.count && !result; i++) { /* with room for the stream that will free it */
+    gmlk_extra *extra = gmlk_extra_of(l, b ? b : a->firsts[slots.items[i]]);
+    if (!extra ||
+        !(extra->used_capacity ||
+          gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity, 1, sizeof(gmlk_used))))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
   if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
   for (i = 0; i < slots.count; i++) {
     gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
@@ -10643,12 +10598,7 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
       if (made && !gmlk_is_shortage(made)) return made;
     }
   }
-  if (!gmlk_is_shortage(result)) return result;
-  result = gmlk_report_oom(l, &r, result);
-  if (!gmlk_is_shortage(result)) return result;
-  l->stats.oom_count++;
-  l->error.call = "gmlake_pool_wake";
-  return result;
+  return gmlk_report_short(l, &r, result, "gmlake_pool_wake");
 }
 
 /* ---- residency, and the calls ---- */
@@ -11478,21 +11428,10 @@ static gmlake_result gmlk_mock_leave(gmlk_mock *mock, uint64_t cost_ns, int *out
 /* Makes room for one more item, which is zero. `array` is the address of the pointer to the first.
    0: no host memory, and nothing has changed. */
 static int gmlk_mock_grow(void *array, size_t count, size_t *capacity, size_t item_bytes) {
-  const size_t wanted = *capacity ? *capacity * 2 : 16;
-  void *items;
-  char *grown;
-  if (count < *capacity) return 1;
-  if (wanted > SIZE_MAX / 2 / item_bytes) return 0;
-  grown = (char *)GMLAKE_MALLOC(wanted * item_bytes);
-  if (!grown) return 0;
-  memcpy(&items, array, sizeof(items)); /* the pointer's type is not known here */
-  if (count) memcpy(grown, items, count * item_bytes);
-  memset(grown + count * item_bytes, 0, (wanted - count) * item_bytes);
-  GMLAKE_FREE(items);
-  items = grown;
-  memcpy(array, &items, sizeof(items));
-  *capacity = wanted;
-  return 1;
+  gmlk_host host;
+  memset(&host, 0, sizeof(host));
+  return count < *capacity ||
+         gmlk_host_resize(&host, array, capacity, *capacity ? *capacity * 2 : 16, item_bytes);
 }
 
 static void *gmlk_mock_at(const gmlk_mock_table *table, size_t index) {
@@ -14381,13 +14320,6 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
   return result;
 }
 
-GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
-  gmlake_result result = gmlk_enter_to_ask(l);
-  const char *broken = result ? NULL : gmlk_check(l);
-  if (broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
-  return broken || !result ? gmlk_leave_driver(l, result) : result;
-}
-
 /* What waits to go is offered first, and free chunks go then; in the end host memory that is mostly
    unused, and host copies that keep nothing. Answers the first error. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
@@ -15166,10 +15098,11 @@ static void gmlk_check_totals(gmlk_checker *c) {
   gmlk_expect(c, l->released_pools || records == c->records, "R1: a record is lost");
 }
 
-/* NULL, or what is broken. pre: both locks are held. */
-static const char *gmlk_check(const gmlake *l) {
+GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   const gmlk_arena *a;
   gmlk_checker c;
+  gmlake_result result = gmlk_enter_to_ask(l);
+  if (result) return result;
   memset(&c, 0, sizeof(c));
   c.l = l;
   gmlk_check_streams(&c);
@@ -15180,7 +15113,8 @@ static const char *gmlk_check(const gmlake *l) {
     if (a->pool) c.captures -= (uint64_t)a->pool->capture_count * a->number;
   }
   if (!c.broken) gmlk_check_totals(&c);
-  return c.broken;
+  if (c.broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", c.broken);
+  return gmlk_leave_driver(l, result);
 }
 
 #endif /* GMLAKE_IMPLEMENTATION */

@@ -129,7 +129,10 @@ c_code {
   static int stream_enter(int value, int line) {
     int n;
     for (n = 1; n < NUMBERS && !stream_idle(0); n++)
-      if (w.streams[n].is_forgotten) stream_poll(n);
+      if (w.streams[n].is_forgotten && !w.streams[n].is_dirty) {
+        refresh(0);
+        break;
+      }
     return stream_add(value, line, 0);
   }
 
@@ -198,7 +201,7 @@ c_code {
       x->uses[n] = (unsigned char)(s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch);
       if (!s->is_forgotten) s->is_dirty = 1;
     }
-    for (n = 1; n < NUMBERS; n++) /* gmlk_fence_uses */
+    for (n = 1; n < NUMBERS; n++) /* gmlk_free */
       if (x->uses[n] && (n == stream || !may_end(&w.streams[n]))) (void)stream_fence(n);
   }
 

@@ -129,7 +129,10 @@ c_code {
     for (n = 1; n < NUMBERS; n++)
       if (w.streams[n].is_used && !w.streams[n].is_forgotten && w.streams[n].line == line) return n;
     for (n = 1; n < NUMBERS && !stream_idle(0); n++)
-      if (w.streams[n].is_forgotten) stream_poll(n);
+      if (w.streams[n].is_forgotten && !w.streams[n].is_dirty) {
+        refresh(0);
+        break;
+      }
     n = stream_add(line, line, 0);
     if (!n) return 0;
     w.named[line] = 1;
