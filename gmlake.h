@@ -3619,6 +3619,7 @@ typedef struct gmlk_request gmlk_request;
 typedef struct gmlk_plan gmlk_plan;
 typedef struct gmlk_foretold gmlk_foretold; /* see >>grow */
 typedef struct gmlk_loan gmlk_loan;         /* see >>lend */
+typedef struct gmlk_question gmlk_question; /* see >>research */
 
 /* Where the fast path ends: the slow path; small blocks kept together; policies; a lake that has a
    logger, an observer or a handler; pools that are lent; more addresses for windows. */
@@ -3627,7 +3628,8 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
 static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                      unsigned reach, gmlk_block **out_block);
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r);
-static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count);
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, const gmlk_question *q,
+                                    size_t chunk_count);
 static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
                                           uint32_t slots);
 
@@ -3832,11 +3834,9 @@ static void gmlk_unlock_driver(gmlake *l) {
 
 /* How a series of calls is made. UNLOCKED: state_lock is released until its end; the caller holds
    `driver_lock`. LIGHTLY: the capture mode stays, and nothing is timed; enough for a free that
-   records an event, which is legal in every mode. UNCOUNTED: the lake ends, so nothing is
-   counted. */
+   records an event, which is legal in every mode. */
 #define GMLK_UNLOCKED 1u
 #define GMLK_LIGHTLY 2u
-#define GMLK_UNCOUNTED 4u
 
 /* Returns an error if it cannot begin. Only here does the holder of `driver_lock` release
    state_lock for driver calls. */
@@ -3919,7 +3919,6 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
     gmlk_spinlock_lock(&l->state_lock, l->has_locks);
     gmlk_held_count(l);
   }
-  if (batch->how & GMLK_UNCOUNTED) return result;
   l->stats.driver_call_count += batch->calls;
   l->stats.driver_ns += batch->ns;
   if (batch->has_lost)
@@ -4488,7 +4487,7 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
 /* ---- >>stitch ----------------------------------------------------------------------------------
    Makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
    stitched bytes, want of memory), with the chunks under them by gmlk_trim_batch and
-   gmlk_return_block in >>grow, for a policy by gmlk_evict_asked in >>research, and in arenas that
+   gmlk_return_block in >>grow, for a policy by gmlk_ask_evict in >>research, and in arenas that
    sleep or close by >>sleep and >>pools. Each operation plans with state_lock held, marks its
    pieces reserved, releases state_lock, calls the driver, takes state_lock again and commits. An
    error is undone in reverse. pre, except to reuse: the caller holds `driver_lock`.
@@ -4898,7 +4897,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
     return GMLAKE_OK; /* state_lock was released */
   /* It may release state_lock. The plan holds all the same: where a policy evicts, `asks_first`
      sends every allocation the slow way, so nobody takes a piece meanwhile. */
-  result = gmlk_ask_evict(l, r, plan.chunk_count);
+  result = gmlk_ask_evict(l, r, NULL, plan.chunk_count);
   return result ? result : gmlk_plan_commit(l, r, &plan, out_block);
 }
 
@@ -5151,7 +5150,7 @@ static void gmlk_say(const gmlake_error_info *info) {
 
 /* Queues a message for the logger. */
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
-  if (!l->desc.logger.fn || l->log.count == GMLK_LOG_QUEUE) return;
+  if (!l->desc.logger.fn || !l->log.messages || l->log.count == GMLK_LOG_QUEUE) return;
   l->log.messages[l->log.count].level = level;
   l->log.messages[l->log.count++].info = *info;
 }
@@ -7612,14 +7611,14 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
    Costs: O(blocks + windows) a question. Can fail: host memory, as >>stitch and >>grow do, and
    with INVALID_ARGUMENT before anything has changed. */
 
-typedef struct gmlk_question { /* what a policy is asked, and its answer */
+struct gmlk_question { /* what a policy is asked, and its answer */
   gmlake_view view;
   gmlake_request request;
   gmlake_plan plan;
   gmlake_piece *pieces; /* room for plan.pieces, one more than view.block_count, and for one more:
                            what the plan creates */
   uint64_t *numbers;    /* room for the numbers of view.window_count windows to drop */
-} gmlk_question;
+};
 
 static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece *blocks,
                            gmlake_window_info *windows) {
@@ -7727,22 +7726,6 @@ static uint32_t gmlk_piece_chunks(const gmlk_arena *a, const gmlk_piece *piece) 
   return ((piece->at + piece->grains - 1) >> a->chunk_log) - (piece->at >> a->chunk_log) + 1;
 }
 
-/* Marks the chunks of the pieces, or unmarks them. Whether one was marked already. */
-static int gmlk_pieces_mark(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
-                            int is_marked) {
-  int was_marked = 0;
-  size_t i;
-  for (i = 0; i < count; i++) {
-    const gmlk_piece piece = gmlk_piece_of(a, &pieces[i]);
-    uint32_t slot = gmlk_slot_of(a, piece.at), left = gmlk_piece_chunks(a, &piece);
-    for (; left--; slot++) {
-      was_marked |= a->chunks.items[slot].is_marked;
-      a->chunks.items[slot].is_marked = (uint8_t)is_marked;
-    }
-  }
-  return was_marked;
-}
-
 /* The block of the view whose front the plan's piece is, or NULL. By now it may be larger. */
 static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
   const gmlake_piece *p = &q->pieces[0], *b = q->view.blocks, *end = b + q->view.block_count;
@@ -7753,10 +7736,10 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
 /* Of a plan's pieces and of what it creates. */
 static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question *q) {
   const gmlake_plan *plan = &q->plan;
-  const gmlk_arena *a = r->arena;
+  gmlk_arena *a = r->arena;
   size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
   uint64_t total = plan->grow_bytes, end;
-  int collide;
+  const char *wrong = NULL;
   if (plan->pieces != q->pieces || plan->piece_count > q->view.block_count + 1)
     return "piece_count is more than piece_capacity, or pieces points elsewhere";
   if (!parts) return "the plan has no window, no piece and no grow_bytes";
@@ -7770,14 +7753,21 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
     return "grow_bytes is not 0, but the request has GMLAKE_NO_GROW";
   if (plan->grow_bytes % a->chunk_bytes || plan->grow_bytes > a->area.most * a->chunk_bytes)
     return "grow_bytes is no multiple of chunk_bytes, or more than the arena's address space";
-  for (i = 0; i < plan->piece_count; i++) {
-    const char *wrong = gmlk_piece_wrong(r, &plan->pieces[i], i == 0, i + 1 == parts);
-    if (wrong) return wrong;
+  for (i = 0; i < plan->piece_count && !wrong; i++) {
+    gmlk_piece piece;
+    uint32_t slot, left;
+    wrong = gmlk_piece_wrong(r, &plan->pieces[i], i == 0, i + 1 == parts);
+    if (wrong) break;
     total += plan->pieces[i].bytes;
+    piece = gmlk_piece_of(a, &plan->pieces[i]);
+    left = gmlk_piece_chunks(a, &piece);
+    for (slot = gmlk_slot_of(a, piece.at); left--; slot++) {
+      if (a->chunks.items[slot].is_marked) wrong = "two pieces of a window share a chunk";
+      a->chunks.items[slot].is_marked = 1;
+    }
   }
-  collide = parts > 1 && gmlk_pieces_mark(r->arena, plan->pieces, plan->piece_count, 1);
-  if (parts > 1) (void)gmlk_pieces_mark(r->arena, plan->pieces, plan->piece_count, 0);
-  if (collide) return "two pieces of a window share a chunk";
+  gmlk_trim_forget(a);
+  if (wrong) return wrong;
   if (total < r->bytes) return "the pieces are too small";
   if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
     return "the pieces are too large";
@@ -7806,17 +7796,22 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
 /* ---- asking ---- */
 
 /* StitchFree by the policy, before so many chunks more are mapped: corrects the view, asks, checks,
-   drops windows. A program of one stream records no event before. Windows that have become idle
-   since the view was filled come last in the list, so the others are still in the view's order. */
-static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
-                                      size_t chunk_count) {
+   drops windows. q NULL: for a window of the built-in planner. A program of one stream records no
+   event before. Windows that have become idle since the view was filled come last in the list, so
+   the others are still in the view's order. */
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, const gmlk_question *q,
+                                    size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
-  gmlake_window_info *windows = (gmlake_window_info *)l->view.memory;
+  gmlake_window_info *windows;
   gmlk_alias *dying = NULL;
+  gmlk_question own;
   gmlk_callback callback;
   const gmlk_window *w;
   size_t count, i, n;
-  if (!policy->evict) return GMLAKE_OK;
+  if (!policy || !policy->evict) return GMLAKE_OK;
+  if (!q && !gmlk_ask(l, r, &own)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!q) q = &own;
+  windows = (gmlake_window_info *)l->view.memory;
   if (q->view.window_count) (void)gmlk_refresh(l, 1);
   for (i = 0, w = r->arena->windows.idle_first; i < q->view.window_count; i++, w = w->idle_next)
     windows[i].is_complete = gmlk_alias_is_done(l, &w->alias);
@@ -7839,14 +7834,6 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   for (i = 0; i < count; i++)
     gmlk_alias_give_up(r->arena, &gmlk_window_numbered(r->arena, q->numbers[i])->alias, &dying);
   return gmlk_aliases_unmap(l, r->arena, dying);
-}
-
-/* The same for a window of the built-in planner. */
-static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
-  gmlk_question q;
-  if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
-  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return gmlk_evict_asked(l, r, &q, chunk_count);
 }
 
 /* ---- carrying out ---- */
@@ -7919,7 +7906,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
     const gmlk_piece whole = gmlk_piece_of(a, former);
     mappings = gmlk_piece_chunks(a, &whole);
   }
-  if (!result && mappings) result = gmlk_evict_asked(l, r, q, mappings);
+  if (!result && mappings) result = gmlk_ask_evict(l, r, q, mappings);
   if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
   if (!result) result = gmlk_plan_pieces(a, q->pieces, parts, &plan);
   if (result) return result;
@@ -9722,21 +9709,17 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
                              unsigned stream) {
   gmlk_arena *a = b->arena;
   const gmlk_requester requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
-  uint32_t i, missing = 0, from = change->from, to = change->to;
+  uint32_t i, from = change->from, to = change->to;
   int is_all;
   for (i = from; i < to; i++) {
     const uint32_t wanted_slot = change->chunks ? change->chunks[i - from] : GMLAKE_ANY_CHUNK;
-    if (i >= b->page_count || b->pages[i].state == GMLK_ALIAS_EMPTY) return 0;
+    const gmlk_alias *page = i < b->page_count ? &b->pages[i] : NULL;
     if (gmlk_is_committed(b, i)) continue; /* whatever was wanted there */
-    if (wanted_slot != GMLAKE_ANY_CHUNK && wanted_slot != b->pages[i].slot) return 0;
-    missing++;
-  }
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
-  for (i = from; i < to; i++) {
-    const gmlk_alias *page = &b->pages[i];
-    if (gmlk_is_committed(b, i)) continue;
-    if (page->state != GMLK_ALIAS_IDLE || !gmlk_slot_suits(l, a, page->slot, requester))
-      break; /* two may map one chunk */
+    if (!page || page->state != GMLK_ALIAS_IDLE ||
+        (wanted_slot != GMLAKE_ANY_CHUNK && wanted_slot != page->slot) ||
+        !gmlk_slot_suits(l, a, page->slot, requester) || /* two may map one chunk */
+        !gmlk_records_reserve(&l->records, &l->host, 2))
+      break;
     (void)gmlk_reserve_range(a, a->firsts[page->slot], gmlk_slot_at(a, page->slot),
                              gmlk_chunk_grains(a));
   }
@@ -13916,7 +13899,7 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_batch batch;
   gmlake_pool *pool;
   gmlk_arena *a;
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNCOUNTED);
+  (void)gmlk_batch_begin(l, &batch, 0);
   GMLK_FOR_ARENAS(l, a)
     if (batch.result != GMLAKE_ERROR_FORKED) gmlk_arena_drain(a, &batch, 1);
   for (pool = l->released_pools; pool && batch.result != GMLAKE_ERROR_FORKED;
