@@ -3023,52 +3023,40 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   b->state = GMLK_RESERVED;
 }
 
-/* Enters a clean block, and joins or lengthens the runs beside it. */
-static void gmlk_link_clean(gmlk_arena *a, gmlk_block *b) {
-  gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
-  gmlk_run_bounds left, right;
-  gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
-  gmlk_runs_beside(a, before, behind, &left, &right);
-  b->state = GMLK_FREE;
-  if (left.head && right.head && before->stream == behind->stream) {
-    gmlk_run_enter(a, left.head, right.end - left.at);
-    return;
-  }
-  if (left.head) gmlk_run_enter(a, left.head, behind->at - left.at);
-  if (right.head) gmlk_run_enter(a, behind, right.end - gmlk_block_end(before));
-}
-
-/* Enters a block with a stream's tag, and joins it with the stream's runs beside it. */
-static void gmlk_link_tagged(gmlk_arena *a, gmlk_block *b) {
+/* Undoes gmlk_unlink_free: the block gets this state and stands where it belongs. It joins no
+   neighbour, but the runs beside it: a clean one joins or lengthens them. */
+static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *head = b;
   uint32_t at = gmlk_block_end(before), end = behind->at;
-  gmlk_run_bounds run;
-  if (gmlk_has_tag(before, b->stream)) {
-    run = gmlk_run_of(a, before);
-    head = run.head;
-    at = run.at;
-    gmlk_run_leave(a, head);
-  }
-  if (gmlk_has_tag(behind, b->stream)) {
-    end = gmlk_run_of(a, behind).end;
-    gmlk_run_leave(a, behind);
-  }
-  b->state = GMLK_FREE;
-  gmlk_run_enter(a, head, end - at);
-}
-
-/* Undoes gmlk_unlink_free: the block gets this state and stands where it belongs. It joins no
-   neighbour. */
-static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
+  gmlk_run_bounds left, right;
   b->state = GMLK_RESERVED;
   b->its.hole = 0;
   if (state == GMLK_UNBACKED) {
     gmlk_tree_insert(&a->gaps, b);
     b->its.hole = b->grains;
   } else if (b->stream == GMLK_CLEAN) {
-    gmlk_link_clean(a, b);
+    gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
+    gmlk_runs_beside(a, before, behind, &left, &right);
+    b->state = GMLK_FREE;
+    if (left.head && right.head && before->stream == behind->stream) {
+      gmlk_run_enter(a, left.head, right.end - left.at);
+    } else {
+      if (left.head) gmlk_run_enter(a, left.head, end - left.at);
+      if (right.head) gmlk_run_enter(a, behind, right.end - at);
+    }
   } else if (b->stream != GMLK_GRAPH_OWNED) {
-    gmlk_link_tagged(a, b);
+    if (gmlk_has_tag(before, b->stream)) {
+      left = gmlk_run_of(a, before);
+      head = left.head;
+      at = left.at;
+      gmlk_run_leave(a, head);
+    }
+    if (gmlk_has_tag(behind, b->stream)) {
+      end = gmlk_run_of(a, behind).end;
+      gmlk_run_leave(a, behind);
+    }
+    b->state = GMLK_FREE;
+    gmlk_run_enter(a, head, end - at);
   }
   b->state = (uint8_t)state;
 }
@@ -6617,9 +6605,8 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
 /* Makes the host wait for what was freed on all streams but those that a capture forbids to wait
    for. */
 static gmlake_result gmlk_wait_for_others(gmlake *l) {
-  gmlk_host_wait p;
+  gmlk_host_wait p = {0, 0, 0, 0, 0};
   gmlake_result result = GMLAKE_OK;
-  memset(&p, 0, sizeof(p));
   while (!result && !p.is_over) result = gmlk_wait_on(l, &p);
   return result;
 }
@@ -8288,7 +8275,7 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   uint32_t shortfall = waits && !r->shortfall ? r->grains : r->shortfall;
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
-  gmlk_host_wait p;
+  gmlk_host_wait p = {0, 0, 0, 0, 0};
   r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
   r->is_exhaustive = 1;
   if (!waits) return gmlk_try_to_fill(l, r, &shortfall, out_block);
@@ -8297,7 +8284,6 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
     result = gmlk_borrow(l, r, requester, out_block);
     return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
   }
-  memset(&p, 0, sizeof(p));
   result = gmlk_wait_on(l, &p);
   while (!result && !p.is_over) {
     result = gmlk_try_to_fill(l, r, &shortfall, out_block);
@@ -8781,45 +8767,38 @@ static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
   return gmlk_batch_end(l, &batch);
 }
 
-/* Adds a piece to it. */
-static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) {
-  const gmlake_host_allocator *hook = &l->desc.sleep_host;
-  gmlk_host_copy piece;
-  gmlk_batch batch;
-  if (a->host_copies.count == a->host_copies.capacity &&
-      !gmlk_host_resize(&l->host, &a->host_copies.items, &a->host_copies.capacity,
-                        a->host_copies.count * 2 + 1, sizeof(gmlk_host_copy)))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  piece.memory = NULL;
-  piece.offset = a->host_copies.bytes;
-  piece.bytes = bytes;
-  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
-    if (!hook->malloc_fn) {
-      (void)GMLK_CALL(&batch, host_alloc, bytes, &piece.memory);
-    } else if ((piece.memory = hook->malloc_fn(hook->user, bytes)) == NULL) {
-      batch.result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-      batch.call = "desc.sleep_host";
-    }
-  }
-  if (piece.memory) {
-    a->host_copies.items[a->host_copies.count++] = piece;
-    a->host_copies.bytes += bytes;
-  }
-  return gmlk_batch_end(l, &batch);
-}
-
 /* Gives the arena a host copy of so many bytes at least. A piece that is refused is halved, down to
    a chunk. */
 static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
-  gmlake_result result = GMLAKE_OK;
-  size_t piece = bytes;
-  if (bytes <= a->host_copies.bytes) return GMLAKE_OK;
+  const gmlake_host_allocator *hook = &l->desc.sleep_host;
+  gmlk_host_copies *all = &a->host_copies;
+  gmlk_host_copy piece;
+  gmlk_batch batch;
+  gmlake_result result;
+  if (bytes <= all->bytes) return GMLAKE_OK;
   result = gmlk_host_copy_free(l, a);
-  while (!result && a->host_copies.bytes < bytes) {
-    piece = gmlk_min(piece, bytes - a->host_copies.bytes);
-    result = gmlk_host_copy_add(l, a, piece);
-    if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY || piece <= a->chunk_bytes) continue;
-    piece = gmlk_max(piece / 2 & ~(a->chunk_bytes - 1), a->chunk_bytes);
+  for (piece.bytes = bytes; !result && all->bytes < bytes;) {
+    if (all->count == all->capacity &&
+        !gmlk_host_resize(&l->host, &all->items, &all->capacity, all->count * 2 + 1, sizeof(piece)))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    piece.memory = NULL;
+    piece.offset = all->bytes;
+    piece.bytes = gmlk_min(piece.bytes, bytes - all->bytes);
+    if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
+      if (!hook->malloc_fn) {
+        (void)GMLK_CALL(&batch, host_alloc, piece.bytes, &piece.memory);
+      } else if ((piece.memory = hook->malloc_fn(hook->user, piece.bytes)) == NULL) {
+        batch.result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+        batch.call = "desc.sleep_host";
+      }
+    }
+    if (piece.memory) {
+      all->items[all->count++] = piece;
+      all->bytes += piece.bytes;
+    }
+    result = gmlk_batch_end(l, &batch);
+    if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY || piece.bytes <= a->chunk_bytes) continue;
+    piece.bytes = gmlk_max(piece.bytes / 2 & ~(a->chunk_bytes - 1), a->chunk_bytes);
     result = GMLAKE_OK;
   }
   if (result) (void)gmlk_host_copy_free(l, a);
@@ -9503,10 +9482,9 @@ static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *
    graphs and of live blocks. CAPTURING: a capture forbids to record an event behind some of it. */
 static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   int is_done = 0;
-  gmlk_host_wait p;
+  gmlk_host_wait p = {0, 0, 0, 0, 0};
   gmlake_result result;
   gmlk_arena *a;
-  memset(&p, 0, sizeof(p));
   for (result = gmlk_wait_on(l, &p); !result; result = gmlk_wait_on(l, &p)) {
     is_done = 1;
     GMLK_FOR_POOL_ARENAS(l, pool, a) {
@@ -9936,10 +9914,9 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
   uint32_t guard = gmlk_guard(l);
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
-  gmlk_host_wait p;
+  gmlk_host_wait p = {0, 0, 0, 0, 0};
   unsigned tries;
   *out_va = NULL;
-  memset(&p, 0, sizeof(p));
   a->buffer_space.area.is_full = 0;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -10556,7 +10533,7 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
   gmlake_result result, made;
   size_t bytes, held, released = 0;
   unsigned looks = 0;
-  gmlk_host_wait p;
+  gmlk_host_wait p = {0, 0, 0, 0, 0};
   gmlk_request r;
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) { /* gives up what was freed in its sleep */
@@ -10566,7 +10543,6 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
     gmlk_copies_prune(a);
   }
   gmlk_held_count(l);
-  memset(&p, 0, sizeof(p));
   bytes = gmlk_pool_chunks(l, pool).sleeping_bytes;
   r = gmlk_request_of(gmlk_pool_first_arena(l, pool), 0, bytes);
   for (;;) {
@@ -13493,10 +13469,6 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 
 #define GMLK_POLICY_CALLS "called from one of the policy's functions: return from it first"
 
-static inline int gmlk_is_stream(gmlake_stream stream) {
-  return (uintptr_t)stream != GMLK_VALUE_PER_THREAD;
-}
-
 /* Goes on entering while the lake is restricted: the device is lost, or a callback of the user's
    runs. `lost`: what the call answers if the device is lost. pre: state_lock is held. */
 static gmlake_result gmlk_enter_restricted(gmlake *l, gmlake_result lost) {
@@ -13631,7 +13603,7 @@ static gmlake_result gmlk_need_buffer(gmlake *l, const char *call, const gmlake_
 static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stream stream) {
   if (stream == GMLAKE_STREAM_NONE)
     return gmlk_refuse(l, call, "stream is GMLAKE_STREAM_NONE: pass the stream that is meant");
-  if (!gmlk_is_stream(stream))
+  if ((uintptr_t)stream == GMLK_VALUE_PER_THREAD)
     return gmlk_refuse(l, call,
                        "stream is 2, the per-thread default stream, which is another stream in "
                        "each thread: create a stream and pass it");
@@ -13643,7 +13615,9 @@ static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stre
 /* For calls that mean one stream, or with takes_none perhaps none. */
 static inline gmlake_result gmlk_need_stream(gmlake *l, const char *call, gmlake_stream stream,
                                              int takes_none) {
-  if (l && gmlk_is_stream(stream) && (takes_none || stream != GMLAKE_STREAM_NONE)) return GMLAKE_OK;
+  if (l && (uintptr_t)stream != GMLK_VALUE_PER_THREAD &&
+      (takes_none || stream != GMLAKE_STREAM_NONE))
+    return GMLAKE_OK;
   return gmlk_refuse_stream(l, call, stream);
 }
 
@@ -14040,7 +14014,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   if (!out_ptr) return gmlk_need(l, call, NULL, "out_ptr");
   *out_ptr = NULL;
   if (!desc) return gmlk_need(l, call, NULL, "desc");
-  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, call, stream);
+  if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD) return gmlk_refuse_stream(l, call, stream);
   do {
     result = gmlk_enter(l);
     if (result) return result;
@@ -14092,7 +14066,8 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   size_t released = 0, returns;
   gmlake_result result;
-  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_free", stream);
+  if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD)
+    return gmlk_refuse_stream(l, "gmlake_free", stream);
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
