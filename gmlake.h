@@ -1770,6 +1770,13 @@ static int gmlk_host_resize(gmlk_host *host, void *array, size_t *capacity, size
   return 1;
 }
 
+/* Makes room for one item more than `count`, and for as many again; four at least. 0: the same. */
+static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t count,
+                          size_t item_bytes) {
+  const size_t wanted = gmlk_max(gmlk_max(count + 1, 2 * *capacity), 4);
+  return count < *capacity || gmlk_host_resize(host, array, capacity, wanted, item_bytes);
+}
+
 /* ---- >>block -----------------------------------------------------------------------------------
    A block is a range of an arena, or of the address space for windows and buffers. The blocks of
    one such range tile it: they are linked by address and leave no gap. Owns the slabs of records.
@@ -2925,10 +2932,7 @@ static inline void gmlk_set_first_blocks(gmlk_arena *a, gmlk_block *b, uint32_t 
 
 /* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
 static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
-  if (stream >= a->bins_capacity &&
-      !gmlk_host_resize(a->host, &a->bins, &a->bins_capacity, gmlk_max(8, (size_t)stream * 2),
-                        sizeof(gmlk_bins *)))
-    return 0;
+  if (!gmlk_host_grow(a->host, &a->bins, &a->bins_capacity, stream, sizeof(gmlk_bins *))) return 0;
   if (!a->bins[stream]) a->bins[stream] = gmlk_bins_new(a->host);
   return a->bins[stream] != NULL;
 }
@@ -5215,9 +5219,7 @@ static gmlk_arena *gmlk_pool_next_arena(const gmlake *l, const gmlake_pool *pool
 static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   size_t i = 0;
   while (i < l->arena_count && l->arenas[i]) i++;
-  if (i == l->arena_capacity && !gmlk_host_resize(&l->host, &l->arenas, &l->arena_capacity,
-                                                  i ? i * 2 : 4, sizeof(gmlk_arena *)))
-    return 0;
+  if (!gmlk_host_grow(&l->host, &l->arenas, &l->arena_capacity, i, sizeof(gmlk_arena *))) return 0;
   a->number = (uint32_t)i;
   l->arenas[i] = a;
   if (i == l->arena_count) l->arena_count++;
@@ -5687,9 +5689,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   gmlk_batch batch;
   if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (!gmlk_records_reserve(&l->records, &l->host, 2) ||
-      (area->count == area->capacity &&
-       !gmlk_host_resize(&l->host, &area->extents, &area->capacity, 2 * area->count + 1,
-                         sizeof(gmlk_extent))))
+      !gmlk_host_grow(&l->host, &area->extents, &area->capacity, area->count, sizeof(gmlk_extent)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, 2);
   wanted = gmlk_max(area->unit, area->is_scarce ? 0 : area->limit);
@@ -5849,9 +5849,8 @@ static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
   for (i = 0; full && i < extra->used_count; i++) /* work of those not known is complete */
     if (gmlk_use_is_known(l, &extra->used[i])) extra->used[kept++] = extra->used[i];
   if (full) extra->used_count = kept;
-  i = extra->used_capacity;
-  if (extra->used_count == i && !gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity,
-                                                  i ? i * 2 : 2, sizeof(gmlk_used)))
+  if (!gmlk_host_grow(&l->host, &extra->used, &extra->used_capacity, extra->used_count,
+                      sizeof(gmlk_used)))
     return 0;
   extra->used[extra->used_count].epoch = l->streams.items[stream]->born;
   extra->used[extra->used_count++].stream = stream;
@@ -6005,15 +6004,10 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   gmlk_stream *s;
   if (!stream) {
     const size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
-    const size_t events = (i + 1 - GMLK_FIRST_STREAM) * (GMLK_FENCES + 1);
+    const size_t events = (i + 1 - GMLK_FIRST_STREAM) * (GMLK_FENCES + 1) - 1;
     if (i == GMLK_STREAMS_MAX) return 0;
-    if (i >= streams->capacity &&
-        !gmlk_host_resize(host, &streams->items, &streams->capacity,
-                          streams->capacity ? streams->capacity * 2 : 8, sizeof(gmlk_stream *)))
-      return 0;
-    if (events > streams->event_capacity &&
-        !gmlk_host_resize(host, &streams->events, &streams->event_capacity,
-                          gmlk_max(events, streams->event_capacity * 2), sizeof(void *)))
+    if (!gmlk_host_grow(host, &streams->items, &streams->capacity, i, sizeof(gmlk_stream *)) ||
+        !gmlk_host_grow(host, &streams->events, &streams->event_capacity, events, sizeof(void *)))
       return 0;
     streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
     if (!streams->items[i]) return 0;
@@ -6190,9 +6184,7 @@ static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, 
       if (streams->items[w->waits[i].stream]->done < w->waits[i].epoch)
         w->waits[kept++] = w->waits[i];
     w->wait_count = i = kept;
-    if (kept == w->wait_capacity && !gmlk_host_resize(host, &w->waits, &w->wait_capacity,
-                                                      kept ? 2 * kept : 4, sizeof(gmlk_wait)))
-      return;
+    if (!gmlk_host_grow(host, &w->waits, &w->wait_capacity, kept, sizeof(gmlk_wait))) return;
   }
   w->wait_count = gmlk_max(w->wait_count, i + 1);
   w->waits[i].stream = stream;
@@ -8472,9 +8464,7 @@ static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block
     r->error = result;
     *error = l->error;
   }
-  if (gmlk_is_fatal(result)) return result;
-  if (error->result == r->error) gmlk_error_set(l, error);
-  return r->error;
+  return gmlk_is_fatal(result) ? result : r->error;
 }
 
 /* For a request on GMLAKE_STREAM_NONE, which only clean memory can serve. A lake's only stream
@@ -8516,6 +8506,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     if (!result && l->desc.policy && l->desc.policy->choose && r->desc && r->grains &&
         r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->area.most * r->arena->chunk_bytes)
       result = gmlk_slow_path_asked(l, r, out_block, &error);
+    if (result && result == error.result) gmlk_error_set(l, &error);
     if (result || *out_block) return result;
   }
   for (i = 0; r->grains && i < count; i++) {
@@ -8778,8 +8769,7 @@ static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t byt
   if (bytes <= all->bytes) return GMLAKE_OK;
   result = gmlk_host_copy_free(l, a);
   for (piece.bytes = bytes; !result && all->bytes < bytes;) {
-    if (all->count == all->capacity &&
-        !gmlk_host_resize(&l->host, &all->items, &all->capacity, all->count * 2 + 1, sizeof(piece)))
+    if (!gmlk_host_grow(&l->host, &all->items, &all->capacity, all->count, sizeof(piece)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     piece.memory = NULL;
     piece.offset = all->bytes;
@@ -8994,18 +8984,11 @@ static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t
   return user;
 }
 
-/* Makes room for one stream more among those that use what a pool lends. 0: no host memory. */
-static int gmlk_loan_reserve(gmlake *l, gmlk_loan *loan) {
-  return loan->count < loan->capacity ||
-         gmlk_host_resize(&l->host, &loan->users, &loan->capacity, loan->count * 2 + 2,
-                          sizeof(gmlk_borrower));
-}
-
 /* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
   size_t i = 0;
   while (i < loan->count && loan->users[i].stream != stream) i++;
-  if (i == loan->count && !gmlk_loan_reserve(l, loan)) return 0;
+  if (!gmlk_host_grow(&l->host, &loan->users, &loan->capacity, i, sizeof(gmlk_borrower))) return 0;
   loan->count = gmlk_max(loan->count, i + 1);
   loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
   return 1;
@@ -9049,7 +9032,8 @@ static unsigned gmlk_pool_number(gmlake *l, gmlake_pool *pool, gmlake_stream val
   const unsigned number = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
   if (!number) return 0;
   if (gmlk_arena_admit(&pool->arena, number) && gmlk_arena_admit(&pool->arena, stream) &&
-      gmlk_loan_reserve(l, &pool->loan))
+      gmlk_host_grow(&l->host, &pool->loan.users, &pool->loan.capacity, pool->loan.count,
+                     sizeof(gmlk_borrower)))
     return number;
   l->streams.items[number]->is_used = 0;
   return 0;
@@ -9932,8 +9916,8 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
       p.is_over |= tries > 1 && (result || !a->void_count);
     }
   }
+  if (!result && refused != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) result = refused;
   if (!*out_va && result) return result;
-  if (!*out_va && refused != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && refused) return refused;
   if (!*out_va)
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
                      "max_bytes is %llu: no address space is left for it; destroy other buffers, "
@@ -10189,8 +10173,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   for (i = 0; i < slots.count && !result; i++) { /* with room for the stream that will free it */
     gmlk_extra *extra = gmlk_extra_of(l, b ? b : a->firsts[slots.items[i]]);
     if (!extra ||
-        !(extra->used_capacity ||
-          gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity, 1, sizeof(gmlk_used))))
+        !gmlk_host_grow(&l->host, &extra->used, &extra->used_capacity, 0, sizeof(gmlk_used)))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
@@ -11388,9 +11371,9 @@ static gmlake_result gmlk_mock_leave(gmlk_mock *mock, uint64_t cost_ns, int *out
    0: no host memory, and nothing has changed. */
 static int gmlk_mock_grow(void *array, size_t count, size_t *capacity, size_t item_bytes) {
   gmlk_host host;
+  if (count < *capacity) return 1;
   memset(&host, 0, sizeof(host));
-  return count < *capacity ||
-         gmlk_host_resize(&host, array, capacity, *capacity ? *capacity * 2 : 16, item_bytes);
+  return gmlk_host_grow(&host, array, capacity, count, item_bytes);
 }
 
 static void *gmlk_mock_at(const gmlk_mock_table *table, size_t index) {
