@@ -7530,42 +7530,34 @@ static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block 
   a->small.reserve = b;
 }
 
-/* The small-block reserve that a small block of the stream is cut from, where best fit has found
-   nothing or a hole at the arena's end. NULL: there is none, and none can be set aside, or
-   may_begin is 0. pre: two records are reserved. */
-static gmlk_block *gmlk_small_reserve_for(gmlk_arena *a, unsigned stream, uint32_t grains,
-                                          int may_begin) {
-  const size_t most =
-      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
-  uint32_t at = 0, hole = 0;
-  gmlk_block *b;
-  if (gmlk_small_reserve_hold(a, stream, grains)) return a->small.reserve;
-  if (!may_begin) return NULL;
-  for (;; gmlk_small_reserve_end(a)) {
-    b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
-    if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
-    if (!a->small.reserve) break;
-  }
-  gmlk_small_reserve_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
-  return a->small.reserve;
-}
-
-/* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
-   the small-block reserve, if that can be. NULL: there is no free range. pre: two records reserved.
-   */
+/* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from the
+   small-block reserve, if that holds it, or one can be set aside. NULL: there is no free range.
+   pre: two records reserved. */
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
+  const unsigned stream = r->requester.stream;
   const size_t device = l->device.device_bytes;
+  const size_t most =
+      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
   gmlk_headroom headroom = {0, 0, 0};
   uint32_t at = 0, hole = 0;
-  int may_begin; /* the arena may grow by so many chunks that a part of its end is not missed */
-  gmlk_block *b;
-  headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
-  may_begin = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
-              !gmlk_growth_fits(l, r, GMLK_SMALL_RESERVE_FROM * a->chunk_bytes, &headroom);
-  r->limit_bytes = 0; /* nothing was refused */
-  b = gmlk_small_reserve_for(a, r->requester.stream, r->grains, may_begin);
-  if (b) {
+  int begins = !gmlk_small_reserve_hold(a, stream, r->grains);
+  gmlk_block *b = NULL;
+  if (begins) { /* if the arena may grow by so many chunks that a part of its end is not missed */
+    headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
+    begins = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
+             !gmlk_growth_fits(l, r, GMLK_SMALL_RESERVE_FROM * a->chunk_bytes, &headroom);
+    r->limit_bytes = 0; /* nothing was refused */
+  }
+  while (begins) {
+    b = gmlk_best_fit(a, stream, r->grains, 1, &at, &hole);
+    begins = b && at + hole == a->tail.at && gmlk_min(most, hole) / 2 >= r->grains;
+    if (!begins || !a->small.reserve) break;
+    gmlk_small_reserve_end(a);
+  }
+  if (begins) gmlk_small_reserve_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
+  if (gmlk_small_reserve_hold(a, stream, r->grains)) {
+    b = a->small.reserve;
     hole = b->grains;
     a->small.reserve = NULL;
     if (hole > r->grains) { /* it is cut from the reserve's front */
@@ -7573,7 +7565,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
       a->small.reserve = b->next;
     }
   } else {
-    b = gmlk_best_fit(a, r->requester.stream, r->grains, 1, &at, &hole);
+    b = gmlk_best_fit(a, stream, r->grains, 1, &at, &hole);
     if (!b) return NULL;
     b = gmlk_take(a, b, at, r->grains);
   }
@@ -9506,19 +9498,9 @@ static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
                    "another thread makes the pool sleep, or wakes it: wait for that call");
 }
 
-/* Refuses a pool that a call goes on to use once its out-of-memory handler has returned. */
-static gmlake_result gmlk_refuse_asking(gmlake *l, const gmlake_pool *pool) {
-  const gmlk_callback *callback = l->callbacks;
-  while (callback && callback->pool != pool) callback = callback->next;
-  if (!callback) return GMLAKE_OK;
-  return gmlk_fail(l, GMLAKE_ERROR_BUSY, "gmlake_pool_destroy",
-                   "the out-of-memory handler runs for a call that asks the pool at %p for memory: "
-                   "destroy the pool once that call has returned",
-                   (const void *)pool);
-}
-
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   const char *call = "gmlake_pool_destroy";
+  const gmlk_callback *callback = l->callbacks;
   size_t blocks, buffers, released = 0, i = l->arena_count;
   gmlk_extra *extra;
   unsigned tries = 0;
@@ -9526,8 +9508,14 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   int is_quiet;
   if (pool->arena.sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, call);
   result = gmlk_refuse_used(l, pool, call);
-  if (!result) result = gmlk_refuse_asking(l, pool);
   if (result) return result;
+  while (callback && callback->pool != pool) callback = callback->next;
+  if (callback) /* that call goes on to use the pool */
+    return gmlk_fail(
+        l, GMLAKE_ERROR_BUSY, call,
+        "the out-of-memory handler runs for a call that asks the pool at %p for memory: "
+        "destroy the pool once that call has returned",
+        (const void *)pool);
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     result = gmlk_wait_for_pool(l, pool);
     if (!result) (void)gmlk_release_poll(l, &released);
@@ -9848,9 +9836,11 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
                                       GMLAKE_NO_WAIT);
 }
 
-/* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
+/* Commits more chunks with the driver's help; after an error the buffer is as it was. r: for one of
+   them, as the slow steps need it. */
 static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_buffer *b,
-                                      const gmlk_change *change, uint32_t chunks) {
+                                      const gmlk_change *change) {
+  const uint32_t committed = gmlk_pages_committed(b, change->from, change->to);
   gmlk_arena *a = b->arena;
   uint32_t i = change->from, n;
   gmlk_alias *list = NULL;
@@ -9859,7 +9849,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
   if (!gmlk_pages_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
-  if (!result) result = gmlk_buffer_share(l, b, chunks);
+  if (!result) result = gmlk_buffer_share(l, b, change->to - change->from - committed);
   for (; i < change->to && !result; i += !result)
     if (!gmlk_is_committed(b, i))
       result = gmlk_page_serve(l, r, &b->pages[i],
@@ -9872,22 +9862,6 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
   while (result && i-- > change->from)
     if (!gmlk_is_committed(b, i)) gmlk_page_free(l, a, &b->pages[i], r->stream);
   return result;
-}
-
-/* The same, with the request for one chunk that the slow steps need, and the report of a shortage.
-   */
-static gmlake_result gmlk_buffer_slow_path(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
-                                           unsigned stream) {
-  uint32_t chunks = change->to - change->from;
-  gmlk_request r = gmlk_request_of(b->arena, stream, b->arena->chunk_bytes);
-  gmlake_result result;
-  chunks -= gmlk_pages_committed(b, change->from, change->to);
-  b->is_busy = 1;
-  result = gmlk_buffer_grow(l, &r, b, change, chunks);
-  b->is_busy = 0;
-  l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
-  r.bytes = chunks * b->arena->chunk_bytes;
-  return gmlk_report_short(l, &r, result, change->call);
 }
 
 /* Takes address space for a buffer. If there is none, destroyed buffers' is freed whose uses are
@@ -10077,8 +10051,15 @@ static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change
     gmlk_lock_driver(l);
     result = l->lost;
     if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
-    if (!result && !gmlk_change_try(l, b, change, stream))
-      result = gmlk_buffer_slow_path(l, b, change, stream);
+    if (!result && !gmlk_change_try(l, b, change, stream)) {
+      gmlk_request r = gmlk_request_of(b->arena, stream, b->arena->chunk_bytes);
+      b->is_busy = 1;
+      result = gmlk_buffer_grow(l, &r, b, change);
+      b->is_busy = 0;
+      l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
+      r.bytes *= change->to - change->from - gmlk_pages_committed(b, change->from, change->to);
+      result = gmlk_report_short(l, &r, result, change->call);
+    }
     gmlk_unlock_driver(l);
   }
   if (!result && change->from < change->to)
