@@ -1783,8 +1783,7 @@ static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t
    An operation reserves the records that it may need before it changes anything, so it cannot fail
    half way. >>arena takes a record where it cuts a block, and gives one back where it joins two.
 
-   [R1] Each record of a slab is in one tiling, or unused: in the list of unused records, or set
-        aside by gmlk_records_hold.
+   [R1] Each record of a slab is in one tiling, or in the list of unused records.
 
    O(1), trim O(records). Can fail: gmlk_records_reserve, for want of host memory. */
 
@@ -1935,12 +1934,13 @@ typedef struct gmlk_records {
   gmlk_slab *slabs;
   gmlk_block *unused; /* linked by next */
   size_t unused_count, slab_count;
-  uint64_t serial; /* the last one given: blocks and streams get each number once */
+  size_t held_count; /* of the unused: set aside for who has released state_lock */
+  uint64_t serial;   /* the last one given: blocks and streams get each number once */
 } gmlk_records;
 
 /* Makes at least `count` unused records. 0: no host memory. */
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
-  while (records->unused_count < count) {
+  while (records->unused_count < count + records->held_count) {
     gmlk_slab *slab = (gmlk_slab *)gmlk_host_alloc(host, GMLK_SLAB_BYTES);
     gmlk_block *block;
     size_t i;
@@ -2883,7 +2883,7 @@ static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
 
 static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved */
   gmlk_block *block = records->unused;
-  GMLAKE_ASSERT(block);
+  GMLAKE_ASSERT(records->unused_count > records->held_count);
   records->unused = block->next;
   records->unused_count--;
   return block;
@@ -4743,7 +4743,7 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   else
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
   if (result) return result;
-  if (l->records.unused_count >= 2 && l->index.count < l->index.count_max &&
+  if (l->records.unused_count >= 2 + l->records.held_count && l->index.count < l->index.count_max &&
       r->requester.stream < a->bins_capacity && a->bins[r->requester.stream])
     return GMLAKE_OK; /* it is there: nearly always */
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
@@ -5237,16 +5237,6 @@ static uint32_t gmlk_at_once(size_t count) {
   return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
 }
 
-/* Sets reserved records aside while state_lock is released, so that no other thread takes them. */
-static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
-  memset(held, 0, sizeof(*held));
-  while (count--) gmlk_records_give(held, gmlk_records_take(records));
-}
-
-static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
-  while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
-}
-
 /* If more than three of four records are unused, frees empty slabs until about half of them are.
    pre: nothing refers to an unused record. */
 static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
@@ -5685,13 +5675,12 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   const int was_scarce = area->is_scarce;
   uint64_t address = 0, wanted;
   gmlake_result opened, result;
-  gmlk_records held;
   gmlk_batch batch;
   if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (!gmlk_records_reserve(&l->records, &l->host, 2) ||
       !gmlk_host_grow(&l->host, &area->extents, &area->capacity, area->count, sizeof(gmlk_extent)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, 2);
+  l->records.held_count += 2;
   wanted = gmlk_max(area->unit, area->is_scarce ? 0 : area->limit);
   for (;; wanted /= 4) {
     wanted = gmlk_max(gmlk_min(wanted, area->most - first), need);
@@ -5706,7 +5695,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
     if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
     if (area->is_full) break;
   }
-  gmlk_records_return(&l->records, &held);
+  l->records.held_count -= 2;
   if (result) return result;
   if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
   area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
@@ -7033,12 +7022,11 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
                                      const gmlake_handle *imports, gmlk_batch *batch) {
   const size_t records = gmlk_growth_records(slots) + (imports ? 2 : 0);
   const size_t held = l->stats.reserved_bytes;
-  gmlk_records reserved;
   gmlake_result result;
   uint32_t i, end;
   memset(batch, 0, sizeof(*batch));
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &reserved, records);
+  l->records.held_count += records;
   (void)gmlk_batch_begin(l, batch, GMLK_UNLOCKED);
   batch->imports = imports;
   result = gmlk_chunks_make(batch, a, slots);
@@ -7046,7 +7034,7 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
     if (a->chunks.items[slots->items[i]].handle && !gmlk_chunk_return(batch, a, slots->items[i]))
       gmlk_chunk_quarantine(&a->chunks, slots->items[i]);
   result = gmlk_batch_end(l, batch);
-  gmlk_records_return(&l->records, &reserved);
+  l->records.held_count -= records;
   if (result) {
     (void)gmlk_tell_held(l, held, batch->ns,
                          "growth failed, and the driver refused to take chunks back");

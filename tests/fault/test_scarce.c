@@ -83,8 +83,7 @@ static struct playing {
   const scene *of;
   uint64_t faults; /* before the call */
   int stage;
-  size_t left, failed, met;
-  gmlk_records aside;
+  size_t left, failed, met, aside;
 } playing;
 
 static void make_scarce(void) {
@@ -95,19 +94,20 @@ static void make_scarce(void) {
   }
   if (!(s->how & EACH_ALLOCATION)) {
     judge(gmlk_records_reserve(&lake->records, &lake->host, MOST), "no records");
-    gmlk_records_hold(&lake->records, &playing.aside, lake->records.unused_count - playing.left);
+    playing.aside = lake->records.unused_count - lake->records.held_count - playing.left;
+    lake->records.held_count += playing.aside;
   }
   w.host_in = s->how & EACH_ALLOCATION ? playing.left : 1;
   w.host_stays = !(s->how & (ONCE | EACH_ALLOCATION));
-  w.is_inside = 1; /* no check while records are aside */
+  w.is_inside = 1;
 }
 
 static void make_plenty(void) {
   disarm();
   memset(w.meddlings, 0, sizeof(w.meddlings)); /* it may not have come so far */
   w.is_inside = 0;
-  gmlk_records_return(&lake->records, &playing.aside);
-  memset(&playing.aside, 0, sizeof(playing.aside));
+  lake->records.held_count -= playing.aside;
+  playing.aside = 0;
   must(gmlake_check(lake), "gmlake_check");
 }
 

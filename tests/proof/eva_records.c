@@ -10,7 +10,7 @@
 #define TAKEN 3u
 
 static gmlk_host host;
-static gmlk_records records, held;
+static gmlk_records records;
 static gmlk_block *taken[TAKEN];
 static unsigned taken_count, mallocs_left;
 static size_t bytes_given;
@@ -40,7 +40,8 @@ static size_t listed(const gmlk_records *list) {
 
 static void check(void) {
   unsigned i, k;
-  must(listed(&records) + listed(&held) + taken_count == records.slab_count * GMLK_SLAB_BLOCKS);
+  must(listed(&records) + taken_count == records.slab_count * GMLK_SLAB_BLOCKS);
+  must(records.held_count <= records.unused_count);
   must(host.bytes == bytes_given && host.bytes <= host.bytes_peak && host.in_callback == 0);
   for (i = 0; i < taken_count; i++)
     for (k = 0; k < i; k++) must(taken[i] != taken[k]);
@@ -48,26 +49,27 @@ static void check(void) {
 
 static unsigned choose(void) {
   if (any) return 1;
-  if (records.unused && taken_count < TAKEN && any) return 2;
+  if (records.unused_count > records.held_count && taken_count < TAKEN && any) return 2;
   if (taken_count && any) return 3;
-  if (!held.unused && records.unused_count > 2 && any) return 4;
-  if (held.unused && any) return 5;
-  return held.unused ? 1 : 6;
+  if (!records.held_count && records.unused_count > 2 && any) return 4;
+  if (records.held_count && any) return 5;
+  return records.held_count ? 1 : 6;
 }
 
 static void perform(unsigned operation) {
   const size_t before = records.unused_count, wanted = before + 1;
   if (operation == 1) {
     const int served = gmlk_records_reserve(&records, &host, wanted);
-    must(served ? records.unused_count >= wanted : records.unused_count >= before);
+    must(served ? records.unused_count >= wanted + records.held_count
+                : records.unused_count >= before);
   }
   if (operation == 2) {
     taken[taken_count] = gmlk_records_take(&records);
     taken[taken_count++]->state = GMLK_LIVE;
   }
   if (operation == 3) gmlk_records_give(&records, taken[--taken_count]);
-  if (operation == 4) gmlk_records_hold(&records, &held, 2);
-  if (operation == 5) gmlk_records_return(&records, &held);
+  if (operation == 4) records.held_count = 2;
+  if (operation == 5) records.held_count = 0;
   if (operation == 6) gmlk_records_trim(&records, &host);
   check();
 }
@@ -101,7 +103,7 @@ int main(void) {
   mallocs_left = choose_mallocs();
   for (step = 0; step < STEPS; step++) perform(choose());
   while (taken_count) gmlk_records_give(&records, taken[--taken_count]);
-  gmlk_records_return(&records, &held);
+  records.held_count = 0;
   check();
   gmlk_records_destroy(&records, &host);
   must(host.bytes == 0 && bytes_given == 0);
