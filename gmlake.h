@@ -5562,15 +5562,15 @@ static gmlake_stream gmlk_stream_known(const gmlake *l, unsigned stream) {
 /* Fills in a step for a request; r may be NULL: for none. */
 GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_request *r, gmlake_step_kind kind,
                                  const char *reason, gmlake_step *out) {
+  memset(out, 0, sizeof(*out));
   out->kind = kind;
   out->reason = reason;
-  out->request = r ? r->number : 0;
-  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
-  out->label = r && r->desc ? r->desc->label : NULL;
-  out->pool = r ? gmlk_pool_told(r->arena) : NULL;
-  out->state = 0;
-  out->address = out->driver_ns = 0;
-  out->bytes = out->asked_bytes = 0;
+  out->stream = GMLAKE_STREAM_NONE;
+  if (!r) return;
+  out->request = r->number;
+  out->stream = gmlk_stream_shown(l, r->stream);
+  out->label = r->desc ? r->desc->label : NULL;
+  out->pool = gmlk_pool_told(r->arena);
 }
 
 GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *step) {
@@ -6608,8 +6608,7 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
       first = result;
   }
-  result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
-  return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
+  return first;
 }
 
 /* ---- waits on the device ---- */
