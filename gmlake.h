@@ -8070,11 +8070,6 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
   return requester;
 }
 
-/* The same before the lake grows: as far as desc.cross_stream allows it. */
-static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
-  return l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
-}
-
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Finds the best range in another stream's free memory, or in a block that is pending: of those of
@@ -8194,11 +8189,13 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_reques
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* New chunks. Where the lake may wait before it grows: only those that are missing although other
-   streams' memory is used, too. */
+/* New chunks. With GMLAKE_WAIT_FIRST only those that are missing although other streams' memory is
+   used, too. */
 static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  const int grows_first = l->desc.cross_stream == GMLAKE_GROW_FIRST;
   r->reason = "the lake created chunks";
-  return gmlk_grow_and_serve(l, r, gmlk_early_requester(l, r), out_block);
+  return gmlk_grow_and_serve(l, r, grows_first ? r->requester : gmlk_waiting_requester(l, r),
+                             out_block);
 }
 
 /* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
@@ -8214,7 +8211,8 @@ static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requ
 
 /* The same before the lake grows. */
 static gmlake_result gmlk_slow_borrow_early(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  return gmlk_borrow(l, r, gmlk_early_requester(l, r), out_block);
+  if (l->desc.cross_stream == GMLAKE_GROW_FIRST) return GMLAKE_OK;
+  return gmlk_borrow(l, r, gmlk_waiting_requester(l, r), out_block);
 }
 
 /* The same after growth has failed: new chunks may fill what the new window lacks. */
