@@ -71,10 +71,10 @@ plant 'no wait is queued' \
   'a kernel has read what no kernel wrote'
 plant 'windows are unmapped under kernels' \
   '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_alias_is_done(.*{$/if (1) {/' \
-  'unmapped while work may still use it'
+  'unmapped (while work may still use it|under a graph)'
 plant 'recorded streams are forgotten' \
   '/gmlake_record_stream(gmlake \*l, /,/^}/ s/if (!b) return gmlk_leave/return gmlk_leave/' \
-  'handed over while work may still use it|a kernel has read'
+  '(handed over|unmapped) while work may still use it|a kernel has read'
 
 # The mock lets addresses go that are mapped; the driver beside it does not.
 sed 's/ && !found->mapping_count;/;/' gmlake.h >"$dir/gmlake.h"
