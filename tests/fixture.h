@@ -3,14 +3,7 @@
 #if !defined(FIXTURE_H)
 #define FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "cases.h"
 
 #define K ((size_t)1 << 10)
 #define C (64 * K) /* a chunk, and the granularity of the mock */

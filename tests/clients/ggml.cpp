@@ -23,13 +23,7 @@ struct ggml_cuda_pool { /* of ggml's common.cuh */
 #include "examples/llama.cpp/gmlake_ggml.h"
 #include "examples/llama.cpp/llama-kv-grow.h"
 
-#include <stdarg.h>
-#include <string.h>
-
-extern "C" {
-#include <setjmp.h>
-#include <cmocka.h>
-}
+#include "cases.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -95,9 +89,8 @@ static gmlake_stats stats(void) {
 
 /* A graph's temporaries: blocks in blocks, the same addresses in every evaluation, the memory of
    the peak. */
-static void test_pool_is_a_stack(void **state) {
+CASE_BETWEEN(setup, teardown, test_pool_is_a_stack) {
   void *first[3] = {nullptr, nullptr, nullptr};
-  (void)state;
   {
     gmlake_ggml_pool pool(&device);
     ggml_cuda_pool *const ggml = &pool;
@@ -125,10 +118,9 @@ static void test_pool_is_a_stack(void **state) {
   assert_int_equal(stats().active_bytes, 0);
 }
 
-static void test_pool_refuses_other_orders(void **state) {
+CASE_BETWEEN(setup, teardown, test_pool_refuses_other_orders) {
   char text[256];
   size_t a_size, b_size;
-  (void)state;
   gmlake_ggml_pool pool(&device);
   void *const a = pool.alloc(MIB, &a_size);
   void *const b = pool.alloc(MIB, &b_size);
@@ -144,10 +136,9 @@ static void test_pool_refuses_other_orders(void **state) {
   assert_true(text[0]);
 }
 
-static void test_pool_runs_out(void **state) {
+CASE_BETWEEN(setup, teardown, test_pool_runs_out) {
   char text[256];
   size_t size;
-  (void)state;
   gmlake_ggml_pool pool(&device, 128 * MIB);
   failure_of(pool.alloc(65 * MIB, &size), text);
   assert_non_null(strstr(text, "gmlake_buffer_resize: GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY"));
@@ -159,9 +150,8 @@ static void test_pool_runs_out(void **state) {
 }
 
 /* The mock has 2 GiB of addresses for buffers: the third pool gets what is left. */
-static void test_pools_share_addresses(void **state) {
+CASE_BETWEEN(setup, teardown, test_pools_share_addresses) {
   size_t size;
-  (void)state;
   gmlake_ggml_pool first(&device, 768 * MIB), second(&device, 768 * MIB), third(&device, 768 * MIB);
   void *const ptr = third.alloc(20 * MIB, &size);
   third.free(ptr, size);
@@ -169,10 +159,9 @@ static void test_pools_share_addresses(void **state) {
 
 /* Captured or not, ggml uses one stack. The lake is not told of the capture: were it to record or
    to wait on the stream, or to ask an event, the capture would be spoilt. */
-static void test_pool_captures(void **state) {
+CASE_BETWEEN(setup, teardown, test_pool_captures) {
   gmlake_stream stream;
   size_t size;
-  (void)state;
   assert_int_equal(gmlake_mock_stream_create(mock, &stream), GMLAKE_OK);
   gmlake_ggml_pool pool(&device);
   void *const eager = pool.alloc(4 * MIB, &size);
@@ -230,9 +219,8 @@ static void play_rows(size_t bytes, const std::vector<keep_row> &rows) {
   assert_int_equal(stats().active_bytes, 0);
 }
 
-static void test_growing_follows_the_ranges(void **state) {
+CASE_BETWEEN(setup, teardown, test_growing_follows_the_ranges) {
   const gmlake_ggml_range begin = {0, 100}, far = {100 * MIB, 3 * MIB};
-  (void)state;
   play_rows(200 * MIB, {{{}, true, 0, 0},
                         {{begin, far}, true, 6, 0},
                         {{{0, 2 * MIB + 1}, far}, true, 8, 0},
@@ -242,9 +230,8 @@ static void test_growing_follows_the_ranges(void **state) {
 }
 
 /* The buffer's last chunk is cut off where the tensors end. */
-static void test_growing_ends_inside_a_chunk(void **state) {
+CASE_BETWEEN(setup, teardown, test_growing_ends_inside_a_chunk) {
   char text[256];
-  (void)state;
   play_rows(5 * MIB, {{{{0, 5 * MIB}, {5 * MIB, 0}}, true, 5, 0}});
   assert_int_equal(zero_count, 1);
   failure_of(play_rows(5 * MIB, {{{{5 * MIB, 1}}, true, 0, 0}}), text);
@@ -253,9 +240,8 @@ static void test_growing_ends_inside_a_chunk(void **state) {
 }
 
 /* What had memory has it when there is no more, and the object serves on. */
-static void test_growing_runs_out(void **state) {
+CASE_BETWEEN(setup, teardown, test_growing_runs_out) {
   const gmlake_ggml_range some = {0, 10 * MIB}, more = {20 * MIB, 30 * MIB};
-  (void)state;
   play_rows(200 * MIB, {{{some}, true, 10, 0},
                         {{some, more, {100 * MIB, 40 * MIB}}, false, 10, 0}, /* 80 MiB of 64 */
                         {{some, more}, true, 40, 0}});
@@ -361,11 +347,10 @@ static void play_cache(llama_kv_grow *grow, const std::vector<ggml_backend_buffe
   }
 }
 
-static void test_cache_follows_the_cells(void **state) {
+CASE_BETWEEN(setup, teardown, test_cache_follows_the_cells) {
   ggml_tensor k = of_cells(), v = of_cells(), view = of_cells();
   ggml_context ctx;
   llama_kv_grow grow;
-  (void)state;
   view.view_src = &k;
   ctx.tensors = {&k, &view, &v};
   growing_is_offered = true;
@@ -391,11 +376,10 @@ static void test_cache_follows_the_cells(void **state) {
 }
 
 /* One device refuses: the other one is as it was. */
-static void test_cache_runs_out(void **state) {
+CASE_BETWEEN(setup, teardown, test_cache_runs_out) {
   ggml_tensor k = of_cells(), v = of_cells();
   ggml_context first, second;
   llama_kv_grow grow;
-  (void)state;
   first.tensors = {&k};
   second.tensors = {&v};
   growing_is_offered = true;
@@ -412,11 +396,10 @@ static void test_cache_runs_out(void **state) {
   end(b);
 }
 
-static void test_cache_without_such_buffers(void **state) {
+CASE_BETWEEN(setup, teardown, test_cache_without_such_buffers) {
   ggml_tensor k = of_cells();
   ggml_context ctx;
   llama_kv_grow grow;
-  (void)state;
   ctx.tensors = {&k};
   growing_is_offered = false;
   assert_null(grow.alloc(&ctx, (ggml_backend_buffer_type_t)&ctx));
@@ -486,8 +469,7 @@ static size_t grow_temporaries(ggml_cuda_pool *pool, size_t tokens) {
   return live;
 }
 
-static void test_bfc_pool_leaves_no_trail(void **state) {
-  (void)state;
+CASE_BETWEEN(setup_counted, NULL, test_bfc_pool_leaves_no_trail) {
   {
     gmlake_bfc_pool pool(counted_source, false);
     const size_t live = grow_temporaries(&pool, 131072);
@@ -502,8 +484,7 @@ static void test_bfc_pool_leaves_no_trail(void **state) {
 }
 
 /* Where graphs may have the addresses nothing goes back before the pool does. */
-static void test_bfc_pool_keeps_for_graphs(void **state) {
-  (void)state;
+CASE_BETWEEN(setup_counted, NULL, test_bfc_pool_keeps_for_graphs) {
   {
     gmlake_bfc_pool pool(counted_source, true);
     const size_t live = grow_temporaries(&pool, 131072);
@@ -516,10 +497,9 @@ static void test_bfc_pool_keeps_for_graphs(void **state) {
   assert_int_equal(counted.held, 0);
 }
 
-static void test_bfc_pool_refuses(void **state) {
+CASE_BETWEEN(setup_counted, NULL, test_bfc_pool_refuses) {
   char text[256];
   size_t actual;
-  (void)state;
   gmlake_bfc_pool pool(counted_source, false);
   void *const ptr = pool.alloc(0, &actual);
   assert_non_null(ptr);
@@ -533,22 +513,4 @@ static void test_bfc_pool_refuses(void **state) {
   assert_non_null(strstr(text, "more bytes than there are"));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_bfc_pool_leaves_no_trail, setup_counted),
-      cmocka_unit_test_setup(test_bfc_pool_keeps_for_graphs, setup_counted),
-      cmocka_unit_test_setup(test_bfc_pool_refuses, setup_counted),
-      cmocka_unit_test_setup_teardown(test_pool_is_a_stack, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pool_refuses_other_orders, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pool_runs_out, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pools_share_addresses, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pool_captures, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_growing_follows_the_ranges, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_growing_ends_inside_a_chunk, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_growing_runs_out, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_cache_follows_the_cells, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_cache_runs_out, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_cache_without_such_buffers, setup, teardown),
-  };
-  return cmocka_run_group_tests(tests, nullptr, nullptr);
-}
+int main(void) { return run_cases("ggml"); }

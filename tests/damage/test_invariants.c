@@ -2,21 +2,9 @@
    breaks there one condition after the other, leaving all those that are asked before. Each says
    what is broken, how, and what is told. The last case looks whether every text of gmlake_check is
    told here. */
-#include "play/locks.h"
+#include "play/lake.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-static unsigned unit_chunks; /* each lake has its own, which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
-#include "gmlake.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "play/player.h"
+#include "cases.h"
 
 #define C (16 * UNIT) /* a chunk, in rows 1 */
 
@@ -595,15 +583,9 @@ static void each_text_is_told(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[RELATIONS + 1];
-  const struct CMUnitTest last = cmocka_unit_test(each_text_is_told);
   size_t i;
   is_strict = 1;
-  for (i = 0; i < RELATIONS; i++) {
-    tests[i].name = relations[i].name;
-    tests[i].test_func = a_relation;
-    tests[i].initial_state = (void *)(uintptr_t)&relations[i];
-  }
-  tests[i] = last;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (i = 0; i < RELATIONS; i++) add_case(relations[i].name, a_relation, &relations[i]);
+  add_case("each_text_is_told", each_text_is_told, NULL);
+  return run_cases("invariants");
 }

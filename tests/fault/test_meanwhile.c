@@ -99,10 +99,9 @@ static void steal(void *user, const gmlake_step *event) {
   stolen[stolen_count++] = gmlk_reserve_range(a, b, b->at, b->grains);
 }
 
-static void growth_that_serves_nothing_ends(void **state) {
+CASE(growth_that_serves_nothing_ends) {
   gmlake_alloc_desc wanted = request(C, GMLAKE_NO_STITCH, NULL);
   void *ptr;
-  (void)state;
   prepare(16);
   desc.observer.fn = steal;
   open_lake();
@@ -118,10 +117,9 @@ static void growth_that_serves_nothing_ends(void **state) {
 }
 
 /* Each of a batch of chunks lies in the midst of a free range, and leaves two pieces of it. */
-static void a_trim_has_its_records(void **state) {
+CASE(a_trim_has_its_records) {
   void *odd[65];
   size_t i;
-  (void)state;
   open_hooked(3 * 65);
   drop(take(3 * 65 * C));
   for (i = 0; i < 65; i++) {
@@ -192,11 +190,10 @@ static gmlake_result export_then(void *user, uint64_t handle, gmlake_handle *out
   return mock->export_handle(user, handle, out, code);
 }
 
-static void a_discard_waits_for_an_export(void **state) {
+CASE(a_discard_waits_for_an_export) {
   gmlake_handle handles[2];
   gmlake_buffer_info info;
   size_t count = 0;
-  (void)state;
   prepare(8);
   desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
   use_hooks();
@@ -217,11 +214,10 @@ static void a_discard_waits_for_an_export(void **state) {
 }
 
 /* The number is given back with pieces that are tagged with it. */
-static void a_capture_ends_behind_a_stitch_that_fails(void **state) {
+CASE(a_capture_ends_behind_a_stitch_that_fails) {
   gmlake_pool *pool;
   void *b[4], *p;
   size_t i;
-  (void)state;
   open_meddled(16);
   pool = open_pool(0);
   step(gmlake_capture_begin(lake, A, pool));
@@ -244,9 +240,8 @@ static void a_capture_ends_behind_a_stitch_that_fails(void **state) {
 }
 
 /* What the growth gives back is the stream's; then it is forgotten, with an event behind that. */
-static void a_stream_is_forgotten_behind_a_growth_that_fails(void **state) {
+CASE(a_stream_is_forgotten_behind_a_growth_that_fails) {
   gmlake_buffer *mine;
-  (void)state;
   open_meddled(4);
   (void)take_on(2 * C, B);
   mine = open_buffer(4);
@@ -278,11 +273,10 @@ static void *count_up(void *argument) {
 }
 
 /* Whether it is held for a moment or for long: who waits comes in alone. */
-static void a_spinlock_lets_one_in(void **state) {
+CASE(a_spinlock_lets_one_in) {
   const struct timespec a_while = {0, 1000000};
   pthread_t threads[COUNTERS];
   size_t i;
-  (void)state;
   gmlk_spinlock_init(&spinlock);
   counted = 0;
   nap_count = 0;
@@ -297,8 +291,7 @@ static void a_spinlock_lets_one_in(void **state) {
   gmlk_spinlock_destroy(&spinlock);
 }
 
-static void a_spinlock_that_was_free_is_asked_for_again(void **state) {
-  (void)state;
+CASE(a_spinlock_that_was_free_is_asked_for_again) {
   gmlk_spinlock_init(&spinlock);
   quicker = 3;
   gmlk_spinlock_lock(&spinlock, 1);
@@ -309,9 +302,8 @@ static void a_spinlock_that_was_free_is_asked_for_again(void **state) {
 }
 
 /* Callbacks on several threads end in any order. */
-static void callbacks_end_in_any_order(void **state) {
+CASE(callbacks_end_in_any_order) {
   gmlk_callback first, second;
-  (void)state;
   start(4);
   gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   gmlk_callback_begin(lake, &first, 0, NULL);
@@ -375,9 +367,8 @@ static void lose(void *ptr) {
 }
 
 /* A capture that began then would be spoilt by that wait: its begin waits, too. */
-static void a_capture_begins_behind_a_wait_for_the_device(void **state) {
+CASE(a_capture_begins_behind_a_wait_for_the_device) {
   void *ptr;
-  (void)state;
   open_untold(device_wait_meets);
   lose(take_on(4 * C, A));
   ptr = take_on(4 * C, A);
@@ -419,9 +410,8 @@ static gmlake_result wait_then(void *user, gmlake_stream stream, void *event, in
 }
 
 /* The stream of recall comes behind all who borrowed, also while it made the host wait. */
-static void recall_follows_who_borrowed_while_it_waited(void **state) {
+CASE(recall_follows_who_borrowed_while_it_waited) {
   void *one, *two;
-  (void)state;
   open_untold(device_wait_then);
   hooked.event_record = record_then;
   hooked.stream_wait = wait_then;
@@ -454,10 +444,9 @@ static void count_messages(void *user, int level, const gmlake_error_info *info)
   told++;
 }
 
-static void the_queue_of_messages_ends(void **state) {
+CASE(the_queue_of_messages_ends) {
   gmlake_error_info info;
   unsigned i;
-  (void)state;
   prepare(4);
   desc.logger.fn = count_messages;
   open_lake();
@@ -471,10 +460,9 @@ static void the_queue_of_messages_ends(void **state) {
 }
 
 /* Windows of 70 sizes over two chunks; a call that drops them does so 64 at a time. */
-static void more_windows_are_dropped_than_one_call_does(void **state) {
+CASE(more_windows_are_dropped_than_one_call_does) {
   void *b[5];
   size_t i;
-  (void)state;
   prepare(5);
   desc.stitched_bytes_max = 1000 * C;
   desc.window_bytes = 1000 * C;
@@ -501,20 +489,4 @@ static void more_windows_are_dropped_than_one_call_does(void **state) {
   finish();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(growth_that_serves_nothing_ends),
-      cmocka_unit_test(a_trim_has_its_records),
-      cmocka_unit_test(a_discard_waits_for_an_export),
-      cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
-      cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
-      cmocka_unit_test(a_capture_begins_behind_a_wait_for_the_device),
-      cmocka_unit_test(recall_follows_who_borrowed_while_it_waited),
-      cmocka_unit_test(a_spinlock_lets_one_in),
-      cmocka_unit_test(a_spinlock_that_was_free_is_asked_for_again),
-      cmocka_unit_test(callbacks_end_in_any_order),
-      cmocka_unit_test(the_queue_of_messages_ends),
-      cmocka_unit_test(more_windows_are_dropped_than_one_call_does),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("meanwhile"); }

@@ -378,7 +378,7 @@ static gmlake_result discard_of(gmlake_buffer *buffer, size_t offset, size_t byt
 }
 
 /* A buffer's last sizes, and the first that it cannot have. */
-static void test_buffer_size(void **state) {
+CASE(test_buffer_size) {
   static const struct {
     size_t max_bytes, bytes, committed;
   } rows[] = {{1, 1, C},
@@ -392,7 +392,6 @@ static void test_buffer_size(void **state) {
               {3 * C, 2 * C + 1, 3 * C}};
   gmlake_buffer_info info;
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     open_world(0);
     assert_ok(create_buffer(rows[i].max_bytes, C));
@@ -408,7 +407,7 @@ static void test_buffer_size(void **state) {
 }
 
 /* A buffer has 16 million chunks at most. */
-static void test_buffer_max_bytes(void **state) {
+CASE(test_buffer_max_bytes) {
   static const struct {
     size_t max_bytes;
     gmlake_result result;
@@ -417,7 +416,6 @@ static void test_buffer_max_bytes(void **state) {
       {(C << 24) + 1, NO_MEMORY},    {HUGE, NO_MEMORY},    {((size_t)C << 32) + C, NO_MEMORY},
       {SIZE_MAX - C + 2, NO_MEMORY}, {SIZE_MAX, NO_MEMORY}};
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     prepare(CHUNKS);
     open_lake();
@@ -759,10 +757,9 @@ static void test_capture_call(void **state) {
 
 /* ---- The last arguments that are taken ------------------------------------------------------- */
 
-static void test_pieces_capacity(void **state) {
+CASE(test_pieces_capacity) {
   gmlake_piece pieces[4], untouched;
   size_t count, capacity;
-  (void)state;
   open_world(0);
   memset(&untouched, 0x5A, sizeof(untouched));
   assert_ok(gmlake_get_pieces(lake, w.window, NULL, 0, &count));
@@ -779,14 +776,13 @@ static void test_pieces_capacity(void **state) {
   close_world();
 }
 
-static void test_stats_struct_bytes(void **state) {
+CASE(test_stats_struct_bytes) {
   struct {
     gmlake_stats stats;
     unsigned char beyond[64];
   } now;
   gmlake_stats whole;
   size_t bytes, i;
-  (void)state;
   open_world(0);
   whole = stats();
   assert_int_equal(whole.struct_bytes, sizeof(whole));
@@ -807,7 +803,7 @@ static void test_stats_struct_bytes(void **state) {
 #define NAMED(result) \
   { result, #result }
 
-static void test_result_names(void **state) {
+CASE(test_result_names) {
   static const int beyond[] = {-1, 18, 19, 255, INT_MAX, INT_MIN};
   static const struct {
     gmlake_result result;
@@ -831,7 +827,6 @@ static void test_result_names(void **state) {
                NAMED(GMLAKE_ERROR_ASLEEP),
                NAMED(GMLAKE_ERROR_BUSY)};
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
     assert_string_equal(gmlake_result_name(names[i].result), names[i].name);
   for (i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++)
@@ -1050,10 +1045,9 @@ static void test_description(void **state) {
 }
 
 /* NULL is all zero: in a build without CUDA a mock of the lake's own. */
-static void test_no_description(void **state) {
+CASE(test_no_description) {
   gmlake_desc filled;
   void *ptr;
-  (void)state;
   memset(&filled, 0, sizeof(filled));
   assert_ok(gmlake_create(NULL, &lake));
   assert_ok(gmlake_get_desc(lake, &filled));
@@ -1087,9 +1081,8 @@ static void listen(void *user, int level, const gmlake_error_info *info) {
   assert_null(ptr);
 }
 
-static void test_logger_calls_the_lake(void **state) {
+CASE(test_logger_calls_the_lake) {
   void *ptr;
-  (void)state;
   prepare(4);
   memset(&heard, 0, sizeof(heard));
   desc.logger.fn = listen;
@@ -1148,49 +1141,25 @@ static int asserts(void (*mistake)(void)) {
   return status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT); /* the C library's */
 }
 
-static void test_assertions_tell_what_is_destroyed(void **state) {
-  (void)state;
+#if !defined(NDEBUG)
+CASE(test_assertions_tell_what_is_destroyed) {
   assert_true(asserts(grow_a_destroyed_buffer));
   assert_true(asserts(destroy_a_buffer_twice));
   assert_true(asserts(use_a_destroyed_pool));
 }
+#endif
 
 /* ---- Rows as tests --------------------------------------------------------------------------- */
 
-#define ROWS_MAX 512
-static struct CMUnitTest tests[ROWS_MAX];
-static size_t test_count;
-static char names[ROWS_MAX][96];
-
-static void add(const char *group, const char *what, CMUnitTestFunction function, const void *row) {
-  struct CMUnitTest *test = &tests[test_count];
-  if (test_count == ROWS_MAX) abort();
-  (void)snprintf(names[test_count], sizeof(names[0]), "%s%s%s", group, *what ? ": " : "", what);
-  test->name = names[test_count++];
-  test->test_func = function;
-  test->initial_state = (void *)(uintptr_t)row;
-}
-
-#define ADD_ROWS(group, function, rows)                  \
+#define ADD_ROWS(rows, function)                         \
   for (i = 0; i < sizeof(rows) / sizeof((rows)[0]); i++) \
-  add(group, (rows)[i].what, function, &(rows)[i])
-#define ADD(function) add(#function, "", function, NULL)
+  add_case((rows)[i].what, function, &(rows)[i])
 
 int main(void) {
   size_t i;
-  ADD_ROWS("pointer", test_pointer, pointers);
-  ADD_ROWS("call", test_call, calls);
-  ADD_ROWS("call in a capture", test_capture_call, capture_calls);
-  ADD_ROWS("description", test_description, descriptions);
-  ADD(test_pieces_capacity);
-  ADD(test_buffer_size);
-  ADD(test_buffer_max_bytes);
-  ADD(test_stats_struct_bytes);
-  ADD(test_result_names);
-  ADD(test_no_description);
-  ADD(test_logger_calls_the_lake);
-#if !defined(NDEBUG)
-  ADD(test_assertions_tell_what_is_destroyed);
-#endif
-  return _cmocka_run_group_tests("misuse", tests, test_count, NULL, NULL);
+  ADD_ROWS(pointers, test_pointer);
+  ADD_ROWS(calls, test_call);
+  ADD_ROWS(capture_calls, test_capture_call);
+  ADD_ROWS(descriptions, test_description);
+  return run_cases("misuse");
 }

@@ -2,21 +2,9 @@
    nothing else, for each number in turn. A call then succeeds or answers OUT_OF_HOST_MEMORY, and
    nothing is lost: the same call succeeds when there is memory again. What is done is said in the
    words of tests/play/language.h. */
-#include "play/locks.h"
+#include "play/lake.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-static unsigned unit_chunks; /* each lake has its own, which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
-#include "gmlake.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "play/player.h"
+#include "cases.h"
 
 #define MOST 24 /* spare records; more are enough for every call here */
 
@@ -157,12 +145,7 @@ static void a_scene(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[SCENES];
   size_t i;
-  for (i = 0; i < SCENES; i++) {
-    tests[i].name = scenes[i].name;
-    tests[i].test_func = a_scene;
-    tests[i].initial_state = (void *)(uintptr_t)&scenes[i];
-  }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (i = 0; i < SCENES; i++) add_case(scenes[i].name, a_scene, &scenes[i]);
+  return run_cases("scarce");
 }

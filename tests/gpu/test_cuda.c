@@ -32,16 +32,11 @@ static FILE *hook_fopen(const char *name, const char *mode);
 #undef dlsym
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "cases.h"
 
 #if !defined(BUILD)
 #define BUILD "build" /* the Makefile's folder */
@@ -208,7 +203,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define PREPARED(test) CASE_BETWEEN(set_up, tear_down, test)
 
 static gmlake_desc small_desc(void) {
   gmlake_desc desc;
@@ -244,8 +239,7 @@ static void close_lake(void) {
 /* ---- Finding the driver ---------------------------------------------------------------------- */
 
 /* Every function is asked for once. */
-static void test_loading(void **state) {
-  (void)state;
+CASE(test_loading) {
   start(NULL);
   assert_ok(gmlake_cuda_create(0, &cuda));
   assert_int_equal(loader.count, 41);
@@ -278,10 +272,9 @@ static void refuse_one(const char *name, int has_old) {
   close_backend();
 }
 
-static void test_missing_symbols(void **state) {
+CASE(test_missing_symbols) {
   const char *names[FUNCTIONS];
   size_t i, count;
-  (void)state;
   start(NULL);
   assert_ok(gmlake_cuda_create(0, &cuda));
   count = loader.count;
@@ -293,8 +286,7 @@ static void test_missing_symbols(void **state) {
   }
 }
 
-static void test_no_library(void **state) {
-  (void)state;
+CASE(test_no_library) {
   start(NULL);
   loader.is_absent = 1;
   cuda = (gmlake_backend *)&code;
@@ -319,9 +311,8 @@ static void assert_refused(const fake_cuda_options *options, int ordinal, gmlake
   assert_nothing_left();
 }
 
-static void test_no_device(void **state) {
+CASE(test_no_device) {
   fake_cuda_options options = devices(-1);
-  (void)state;
   assert_refused(&options, 0, GMLAKE_ERROR_NO_DEVICE);
   options = devices(2);
   assert_refused(&options, 2, GMLAKE_ERROR_NO_DEVICE);
@@ -337,7 +328,7 @@ typedef struct refusal {
 } refusal;
 
 /* Each call of create fails in turn; what came before is undone. */
-static void test_create_failures(void **state) {
+CASE(test_create_failures) {
   static const refusal refusals[] = {
       {"cuInit", CUDA_ERROR_STUB_LIBRARY, GMLAKE_ERROR_NO_DRIVER},
       {"cuInit", CUDA_ERROR_NO_DEVICE, GMLAKE_ERROR_NO_DEVICE},
@@ -353,7 +344,6 @@ static void test_create_failures(void **state) {
       {"cuDeviceGetCount", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
       {"cuMemGetAllocationGranularity", CUDA_ERROR_NOT_SUPPORTED, GMLAKE_ERROR_UNSUPPORTED}};
   size_t i;
-  (void)state;
   for (i = 0; i < count_of(refusals); i++) {
     start(NULL);
     fake->fail_function(refusals[i].function, 1, refusals[i].code, 0);
@@ -367,8 +357,7 @@ static void test_create_failures(void **state) {
   }
 }
 
-static void test_create_arguments(void **state) {
-  (void)state;
+CASE(test_create_arguments) {
   start(NULL);
   assert_error(gmlake_cuda_create(0, NULL), INVALID_ARGUMENT);
   cuda = (gmlake_backend *)&code;
@@ -380,12 +369,11 @@ static void test_create_arguments(void **state) {
   assert_nothing_left();
 }
 
-static void test_properties(void **state) {
+CASE(test_properties) {
   fake_cuda_options options = devices(1);
   gmlake_device_properties properties;
   char name[256] = "";
   uint64_t before;
-  (void)state;
   options.device_bytes = (size_t)3 << 30;
   options.granularity_bytes = 4 * MIB;
   open_backend(&options);
@@ -424,7 +412,7 @@ static FILE *hook_fopen(const char *name, const char *mode) {
 
 /* Of an integrated device what Linux has available counts, or, where it does not say, what the
    driver says. Another device's memory is its own. */
-static void test_integrated(void **state) {
+CASE(test_integrated) {
   static const struct {
     const char *meminfo;
     int integrated;
@@ -441,7 +429,6 @@ static void test_integrated(void **state) {
   gmlake_desc desc = small_desc();
   size_t i, free_bytes, total_bytes;
   void *ptr = NULL;
-  (void)state;
   options.device_bytes = 64 * MIB;
   for (i = 0; i < count_of(rows); i++) {
     options.integrated = rows[i].integrated;
@@ -472,12 +459,11 @@ static void test_integrated(void **state) {
   close_backend();
 }
 
-static void test_long_name(void **state) {
+CASE(test_long_name) {
   static const char long_name[] =
       "a device whose name has so many letters that no table of properties has room for all of it";
   fake_cuda_options options = devices(1);
   gmlake_device_properties properties;
-  (void)state;
   options.device_name = long_name;
   open_backend(&options);
   assert_ok(cuda->get_properties(cuda->user, &properties, &code));
@@ -493,10 +479,9 @@ static uint64_t host_ns(void) {
 }
 
 /* A clock in nanoseconds that goes on, as the host's does. */
-static void test_clock(void **state) {
+PREPARED(test_clock) {
   const struct timespec pause = {0, 5000000};
   uint64_t outside, inside, first, last;
-  (void)state;
   outside = host_ns();
   first = cuda->clock_ns(cuda->user);
   inside = host_ns();
@@ -556,9 +541,8 @@ static void assert_types(const fake_cuda_options *options, unsigned handle_types
   close_backend();
 }
 
-static void test_handle_types(void **state) {
+CASE(test_handle_types) {
   fake_cuda_options options = devices(1);
-  (void)state;
   assert_types(&options, GMLAKE_HANDLE_POSIX_FD);
   options.fabric = 1;
   assert_types(&options, GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_FABRIC);
@@ -572,11 +556,10 @@ static void test_handle_types(void **state) {
 }
 
 /* Chunks of a lake are made with its types; the flag for network cards follows the device. */
-static void test_created_properties(void **state) {
+CASE(test_created_properties) {
   gmlake_desc desc = small_desc();
   CUmemAllocationProp prop;
   int no_rdma;
-  (void)state;
   for (no_rdma = 0; no_rdma < 2; no_rdma++) {
     fake_cuda_options options = devices(2);
     options.no_rdma = no_rdma;
@@ -603,14 +586,13 @@ static void test_created_properties(void **state) {
 
 /* What is shared by fabric handles is shared as by descriptors: that is in test_cuda_rows.c. Bytes
    that no driver wrote are refused, and leave nothing behind; so is memory that is gone. */
-static void test_fabric_handles(void **state) {
+CASE(test_fabric_handles) {
   fake_cuda_options options = devices(1);
   gmlake_handle handles[4];
   gmlake_alloc_desc wanted;
   gmlake_desc desc = small_desc();
   void *block, *ptr;
   size_t i, count;
-  (void)state;
   options.fabric = options.no_posix_fd = 1;
   open_backend(&options);
   desc.backend = cuda;
@@ -664,10 +646,9 @@ static gmlake_result expected_result(int number) {
 
 /* Every number, from a call that fails on a device that lives and on one that is lost: only the
    unknown ones make the difference. */
-static void test_results(void **state) {
+CASE(test_results) {
   uint64_t handle = 77;
   int number, dead;
-  (void)state;
   for (dead = 0; dead < 2; dead++) {
     open_backend(NULL);
     if (dead) fake->lose(CUDA_ERROR_LAUNCH_FAILED);
@@ -684,9 +665,8 @@ static void test_results(void **state) {
 }
 
 /* A number that nobody knows, and nothing can be asked: then the device counts as lost. */
-static void test_unknown_for_good(void **state) {
+PREPARED(test_unknown_for_good) {
   size_t free_bytes, total_bytes;
-  (void)state;
   fake->fail_function("cuCtxGetCurrent", 1, CUDA_ERROR_UNKNOWN, 0);
   assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
   assert_int_equal(code, CUDA_ERROR_UNKNOWN);
@@ -809,10 +789,9 @@ static void fail_entry(const entry *e, const char *function, CUresult number,
   assert_memory_equal(&before, &out, sizeof(out));
 }
 
-static void test_entries(void **state) {
+PREPARED(test_entries) {
   CUcontext other;
   size_t i;
-  (void)state;
   prepare_outputs();
   run(gpu.cuDevicePrimaryCtxRetain(&other, 1));
   run(gpu.cuCtxPushCurrent(other));
@@ -835,11 +814,10 @@ static void test_entries(void **state) {
 }
 
 /* Pinned memory is the backend's own pages, which a child of fork has not. */
-static void test_host_memory(void **state) {
+PREPARED(test_host_memory) {
   const size_t hosts = census().hosts;
   pid_t child;
   int status;
-  (void)state;
   prepare_outputs();
   assert_ok(do_host_alloc());
   assert_int_equal(census().hosts, hosts + 1);
@@ -866,11 +844,10 @@ static void test_host_memory(void **state) {
 
 /* Copies, on two streams that the first ones make, while the program captures. Each call waits for
    the copy before. */
-static void test_copies(void **state) {
+PREPARED(test_copies) {
   const size_t streams = 2 + count_of(program.streams);
   CUgraph graph;
   size_t i;
-  (void)state;
   prepare_outputs();
   assert_ok(do_reserve());
   assert_ok(do_create());
@@ -910,8 +887,7 @@ static void test_copies(void **state) {
 }
 
 /* Where even the pop fails there is nobody to tell; the entry has done its work. */
-static void test_failing_pop(void **state) {
-  (void)state;
+PREPARED(test_failing_pop) {
   prepare_outputs();
   fake->fail_function("cuCtxPopCurrent_v2", 1, CUDA_ERROR_DEINITIALIZED, 0);
   assert_ok(do_memory_info());
@@ -921,10 +897,9 @@ static void test_failing_pop(void **state) {
 }
 
 /* Only what the granularity does not give already is asked of the driver. */
-static void test_alignment(void **state) {
+PREPARED(test_alignment) {
   uint64_t address;
   size_t alignment;
-  (void)state;
   for (alignment = 512; alignment <= ((size_t)1 << 30); alignment *= 2) {
     assert_ok(cuda->reserve(cuda->user, CHUNK, alignment, &address, &code));
     assert_int_equal(address % alignment, 0);
@@ -935,12 +910,11 @@ static void test_alignment(void **state) {
 }
 
 /* Of two events one is complete when the wait for any ends: the one that is told. */
-static void test_wait_for_any(void **state) {
+CASE(test_wait_for_any) {
   fake_cuda_options options = devices(1);
   void *events[2];
   unsigned place = 9, i;
   int done = 0;
-  (void)state;
   options.seed = 1;
   open_backend(&options);
   open_program();
@@ -971,11 +945,10 @@ static void test_wait_for_any(void **state) {
 /* ---- Streams --------------------------------------------------------------------------------- */
 
 /* NULL and 1 reach the driver by the legacy stream's name. */
-static void test_stream_values(void **state) {
+PREPARED(test_stream_values) {
   gmlake_stream streams[4];
   void *event = NULL;
   size_t i;
-  (void)state;
   streams[0] = program.streams[0];
   streams[1] = NULL;
   streams[2] = program.streams[1];
@@ -993,9 +966,8 @@ static void test_stream_values(void **state) {
 
 /* The entries alone do not exchange the mode: without the lake's exchange a capture is spoilt, so
    test_cuda_rows.c can see one that is missing. */
-static void test_capture_spoilt(void **state) {
+PREPARED(test_capture_spoilt) {
   CUgraph graph = NULL;
-  (void)state;
   prepare_outputs();
   assert_ok(do_event_create());
   assert_ok(cuda->event_record(cuda->user, out.event, program.streams[1], &code));
@@ -1010,10 +982,9 @@ static void test_capture_spoilt(void **state) {
 }
 
 /* Asking whether the device lives, after an unknown error, spares this thread's capture. */
-static void test_capture_survives_question(void **state) {
+PREPARED(test_capture_survives_question) {
   uint64_t handle = 0;
   CUgraph graph = NULL;
-  (void)state;
   run(gpu.cuCtxSetCurrent(program.context));
   run(gpu.cuStreamBeginCapture(program.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
   fake->fail_function("cuMemCreate", 1, CUDA_ERROR_UNKNOWN, 0);
@@ -1025,10 +996,9 @@ static void test_capture_survives_question(void **state) {
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
 
-static void test_too_many_peers(void **state) {
+PREPARED(test_too_many_peers) {
   int peers[GMLK_PEERS_MAX + 1] = {0};
   uint64_t before;
-  (void)state;
   before = fake->calls();
   code = 5;
   assert_error(cuda->set_access(cuda->user, CHUNK, CHUNK, peers, count_of(peers), &code),
@@ -1080,11 +1050,10 @@ static int child_main(void) {
 }
 
 /* A lake with a backend of its own, and a table by itself. */
-static void test_forked(void **state) {
+PREPARED(test_forked) {
   gmlake_desc desc = small_desc();
   int status = 0;
   pid_t child;
-  (void)state;
   open_lake(&desc);
   give(take(4 * CHUNK, program.streams[0]), program.streams[0]);
   fflush(NULL);
@@ -1100,12 +1069,11 @@ static void test_forked(void **state) {
 /* ---- Streams that are destroyed untold ------------------------------------------------------- */
 
 /* 709 and 400 tell of a stream where the context is alive, of the context where it is not. */
-static void test_stream_gone(void **state) {
+PREPARED(test_stream_gone) {
   static const CUresult numbers[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED};
   gmlake_stream stream;
   uint64_t id = 77;
   size_t i;
-  (void)state;
   stream = (gmlake_stream)program.streams[0];
   assert_ok(do_event_create());
   for (i = 0; i < count_of(numbers); i++) {
@@ -1134,12 +1102,11 @@ static void test_stream_gone(void **state) {
 
 /* Whether a stream is captured, its capture spoilt or not; and whether the legacy stream may be
    used meanwhile. To ask spoils nothing. */
-static void test_is_capturing(void **state) {
+PREPARED(test_is_capturing) {
   static const unsigned kinds[] = {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING};
   CUcontext popped;
   int is, spoils;
   size_t i;
-  (void)state;
   run(gpu.cuCtxPushCurrent(program.context));
   for (i = 0; i < count_of(kinds); i++)
     for (spoils = 0; spoils < 2; spoils++) {
@@ -1182,39 +1149,7 @@ static int open_fake(void) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_loading),
-      cmocka_unit_test(test_missing_symbols),
-      cmocka_unit_test(test_no_library),
-      cmocka_unit_test(test_no_device),
-      cmocka_unit_test(test_create_failures),
-      cmocka_unit_test(test_create_arguments),
-      cmocka_unit_test(test_properties),
-      cmocka_unit_test(test_integrated),
-      cmocka_unit_test(test_long_name),
-      CASE(test_clock),
-      cmocka_unit_test(test_handle_types),
-      cmocka_unit_test(test_fabric_handles),
-      cmocka_unit_test(test_created_properties),
-      cmocka_unit_test(test_results),
-      CASE(test_unknown_for_good),
-      CASE(test_stream_gone),
-      CASE(test_is_capturing),
-      CASE(test_entries),
-      CASE(test_host_memory),
-      CASE(test_copies),
-      CASE(test_failing_pop),
-      CASE(test_alignment),
-      cmocka_unit_test(test_wait_for_any),
-      CASE(test_stream_values),
-      CASE(test_capture_spoilt),
-      CASE(test_capture_survives_question),
-      CASE(test_too_many_peers),
-      CASE(test_forked),
-  };
-  if (!open_fake()) {
-    fprintf(stderr, "%s: make it, and run from the repository's root\n", FAKE_PATH);
-    return 1;
-  }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  if (open_fake()) return run_cases("cuda");
+  fprintf(stderr, "%s: make it, and run from the repository's root\n", FAKE_PATH);
+  return 1;
 }

@@ -9,18 +9,10 @@
 #include "gmlake.h"
 
 #include <glob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "options.h"
 #include "trace.h"
 
@@ -248,9 +240,8 @@ static void open_lake(void) {
   assert_non_null(soak.blocks);
 }
 
-static void rounds_leave_nothing_behind(void **state) {
+CASE(rounds_leave_nothing_behind) {
   const time_t begin = time(NULL);
-  (void)state;
   open_lake();
   while (soak.rounds < WARM_ROUNDS || time(NULL) < begin + (time_t)soak.seconds / 4)
     take_round(&soak.warm);
@@ -294,7 +285,6 @@ static int load_all(const char *pattern) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_leave_nothing_behind)};
   const option_row rows[] = {
       {"seconds", OPTION_COUNT, &soak.seconds, 0, 1e9, "N",
        "go on for so long, instead of a few rounds"},
@@ -313,7 +303,7 @@ int main(int argc, char **argv) {
       !load_all(soak.seconds ? "bench/traces/*.gmtrace.gz" : "bench/traces/[fo]*-R.gmtrace.gz")) {
     return 1;
   }
-  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  failed = run_cases("soak");
   while (soak.trace_count) trace_free(&soak.traces[--soak.trace_count]);
   return failed;
 }

@@ -3,21 +3,7 @@
 #if !defined(OFFLOAD_FIXTURE_H)
 #define OFFLOAD_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#if defined(__cplusplus)
-extern "C" { /* cmocka.h does not say so everywhere */
-#endif
-#include <cmocka.h>
-#if defined(__cplusplus)
-}
-#endif
+#include "cases.h"
 
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK

@@ -1,10 +1,11 @@
-/* usage: test_offload [--play LINE] [--trace 1]
-   Graphs of gmlake_offload.h, plans, runs and memgraphs: rows (graph_rows.h), each of them a line
+/* Graphs of gmlake_offload.h, plans, runs and memgraphs: rows (graph_rows.h), each of them a line
    of language.h, and what only C can say: callbacks, the caller's operators and memory. Random
    graphs are in test_offload_random.c and test_turnip.c. */
+#define _GNU_SOURCE 1
 #include "offload_fixture.h"
 #include "graph_rows.h"
 #include "graphs.h"
+#include "options.h"
 
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
@@ -18,14 +19,13 @@ static void check_graph_error(const gmlake_offload_graph *graph, gmlake_offload_
   assert_true(strlen(info.text) > 10);
 }
 
-static void graph_errors_have_names(void **state) {
+CASE(graph_errors_have_names) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t a = made(graph, MIB), b = made(graph, MIB),
            in = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT);
   gmlake_offload_graph_info info;
   gmlake_offload_op_desc desc;
   uint32_t id;
-  (void)state;
   assert_error(try_op(graph, 1, 99, NONE, a, NONE, &id), UNKNOWN_ID);
   check_graph_error(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, 0, 99);
   assert_int_equal(id, NONE);
@@ -77,12 +77,11 @@ static gmlake_offload_job_info job_info(const gmlake_offload_planner *planner, u
 
 /* ---- Times, jobs ----------------------------------------------------------------------------- */
 
-static void times_drift_and_plans_follow(void **state) {
+CASE(times_drift_and_plans_follow) {
   gmlake_offload_graph *valley = graph_of(VALLEY, MIB);
   gmlake_offload_planner *planner = new_planner(0, 0);
   uint32_t job = add_job(planner, valley), second, i;
   int replanned;
-  (void)state;
   assert_ok(gmlake_offload_update(planner, &replanned));
   assert_true(replanned); /* a job came */
   assert_ok(gmlake_offload_update(planner, &replanned));
@@ -117,13 +116,12 @@ static void times_drift_and_plans_follow(void **state) {
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-static void persistent_contents_live_on(void **state) {
+CASE(persistent_contents_live_on) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t p = tensor(graph, 10 * MIB, GMLAKE_OFFLOAD_PERSISTENT), q = made(graph, 10 * MIB), id;
   unsigned char bytes[640];
   void *device, *host;
   size_t i;
-  (void)state;
   op(graph, MS, p, NONE, p);
   op(graph, MS, NONE, NONE, q);
   assert_ok(gmlake_offload_graph_seal(graph));
@@ -166,13 +164,12 @@ static void loop_update(loop *l, uint32_t jobs) {
   }
 }
 
-static void jobs_come_and_go_while_others_run(void **state) {
+CASE(jobs_come_and_go_while_others_run) {
   gmlake_offload_graph *valley = graph_of(VALLEY, MIB);
   gmlake_offload_run_desc desc;
   machine m = new_machine(0, 1 << 14, 0);
   loop l;
   uint32_t id, i;
-  (void)state;
   memset(&l, 0, sizeof l);
   memset(&desc, 0, sizeof desc);
   gmlake_offload_run_destroy(m.run);
@@ -220,7 +217,7 @@ static void jobs_come_and_go_while_others_run(void **state) {
 
 /* ---- Wrong arguments ------------------------------------------------------------------------- */
 
-static void wrong_arguments_are_refused(void **state) {
+CASE(wrong_arguments_are_refused) {
   gmlake_offload_graph *graph = NULL, *open = new_graph(0);
   gmlake_offload_planner_desc planner_desc;
   gmlake_offload_planner *planner;
@@ -230,7 +227,6 @@ static void wrong_arguments_are_refused(void **state) {
   gmlake_offload_backend *mock;
   gmlake_offload_job_desc job_desc;
   uint32_t id;
-  (void)state;
   assert_error(gmlake_offload_graph_create(NULL, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_offload_add_op(graph, NULL, &id), INVALID_ARGUMENT);
   assert_error(gmlake_offload_graph_seal(NULL), INVALID_ARGUMENT);
@@ -269,13 +265,12 @@ static void wrong_arguments_are_refused(void **state) {
   gmlake_offload_mock_destroy(NULL);
 }
 
-static void sums_of_jobs_do_not_overflow(void **state) {
+CASE(sums_of_jobs_do_not_overflow) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_planner *planner = new_planner(0, 0);
   gmlake_offload_job_desc desc;
   machine m = new_machine(0, 1 << 14, 0);
   uint32_t id;
-  (void)state;
   (void)made(graph, SIZE_MAX / 8 + 1); /* that nothing uses */
   op(graph, 1, NONE, NONE, NONE);
   assert_ok(gmlake_offload_graph_seal(graph));
@@ -291,9 +286,8 @@ static void sums_of_jobs_do_not_overflow(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static void results_have_names(void **state) {
+CASE(results_have_names) {
   int i;
-  (void)state;
   for (i = 0; i <= GMLAKE_OFFLOAD_ERROR_BACKEND; i++) {
     const char *name = gmlake_offload_result_name((gmlake_offload_result)i);
     assert_true(!strncmp(name, "GMLAKE_OFFLOAD_", 15) && !strchr(name, '?'));
@@ -328,9 +322,8 @@ static void check_order(const gmlake_offload_graph *graph) {
   free(written);
 }
 
-static void made_up_graphs_are_sound(void **state) {
+CASE(made_up_graphs_are_sound) {
   unsigned devices;
-  (void)state;
   for (devices = 1; devices <= 8; devices++) {
     gmlake_offload_graph *product = graph_make_product(devices, 4, 1024);
     gmlake_offload_graph *transformer = graph_make_transformer(devices, 3, 512, 1024);
@@ -379,7 +372,7 @@ static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
 
 /* A job leaves while one of its tensors is being copied and another waits for its turn; its graph
    and plan go at once, its number is the next one's, of another graph. */
-static void jobs_leave_nothing_behind(void **state) {
+CASE(jobs_leave_nothing_behind) {
   gmlake_offload_graph *graph = new_graph(0), *other = new_graph(0);
   uint32_t p = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
   uint32_t q = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT), id, i;
@@ -387,7 +380,6 @@ static void jobs_leave_nothing_behind(void **state) {
   gmlake_offload_event events[3];
   gmlake_offload_plan *plan;
   void *device, *host;
-  (void)state;
   op(graph, MS, p, q, NONE);
   assert_ok(gmlake_offload_graph_seal(graph));
   for (i = 0; i < 40; i++) op(other, MS, NONE, NONE, made(other, MIB));
@@ -447,13 +439,12 @@ static void visit_iteration(void *user, uint32_t job, uint64_t iteration) {
 
 /* Jobs are added after an operator, others leave after their iteration, of which the outputs are
    still there. */
-static void callbacks_see_outputs_and_change_jobs(void **state) {
+CASE(callbacks_see_outputs_and_change_jobs) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_run_desc desc;
   machine m = new_machine(0, 1 << 14, 0);
   visitor v;
   uint32_t id;
-  (void)state;
   memset(&v, 0, sizeof v);
   memset(&desc, 0, sizeof desc);
   v.graph = graph;
@@ -572,7 +563,7 @@ static gmlake_offload_result own_run(const gmlake_offload_graph *graph, own *o, 
   return result;
 }
 
-static void operators_of_the_caller(void **state) {
+CASE(operators_of_the_caller) {
   unsigned char numbers[4] = {11, 22, 33, 44}, w[OWN_BYTES], a[OWN_BYTES], b[OWN_BYTES],
                 c[OWN_BYTES], bytes[OWN_BYTES];
   gmlake_offload_graph *graph = own_graph(numbers);
@@ -580,7 +571,6 @@ static void operators_of_the_caller(void **state) {
   uint64_t digest, other;
   own o = {0, 0, 0, 0};
   size_t i;
-  (void)state;
   memset(w, 5, sizeof w);
   for (i = 0; i < 3; i++) { /* as it should be */
     own_sum(&numbers[0], &reads[0], 1, a);
@@ -651,7 +641,7 @@ static gmlake_offload_memory stay_memory(gmlake_offload_backend *mock, stay *s) 
 }
 
 /* A job that goes gives its addresses up: behind a copy of one of its tensors, if need be. */
-static void addresses_of_a_job_end(void **state) {
+CASE(addresses_of_a_job_end) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t p = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
   uint32_t q = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT), id;
@@ -661,7 +651,6 @@ static void addresses_of_a_job_end(void **state) {
   gmlake_offload_event event;
   gmlake_offload_plan *plan;
   stay s;
-  (void)state;
   op(graph, MS, p, q, NONE);
   assert_ok(gmlake_offload_graph_seal(graph));
   event = event_of(GMLAKE_OFFLOAD_SWAP_OUT, p, 0, 0);
@@ -695,35 +684,20 @@ static void a_row(void **state) { play_row(state, &graphs, NULL); }
 static void whatever_fails(void **state) { play_row(state, &graphs, play_faults); }
 
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[GRAPH_ROWS + GRAPH_FAULT_ROWS + 32] = {
-      cmocka_unit_test(graph_errors_have_names),
-      cmocka_unit_test(times_drift_and_plans_follow),
-      cmocka_unit_test(persistent_contents_live_on),
-      cmocka_unit_test(jobs_come_and_go_while_others_run),
-      cmocka_unit_test(wrong_arguments_are_refused),
-      cmocka_unit_test(sums_of_jobs_do_not_overflow),
-      cmocka_unit_test(results_have_names),
-      cmocka_unit_test(made_up_graphs_are_sound),
-      cmocka_unit_test(jobs_leave_nothing_behind),
-      cmocka_unit_test(callbacks_see_outputs_and_change_jobs),
-      cmocka_unit_test(operators_of_the_caller),
-      cmocka_unit_test(addresses_of_a_job_end),
-  };
   const char *wanted = NULL;
-  size_t count = 0;
-  int n;
-  for (n = 1; n + 1 < argc; n += 2) {
-    if (strcmp(argv[n], "--play") == 0) wanted = argv[n + 1];
-    if (strcmp(argv[n], "--trace") == 0) is_traced = atoi(argv[n + 1]);
-  }
+  const option_row options[] = {
+      {"play", OPTION_TEXT, &wanted, 0, 0, "LINE", "plays a line of language.h"},
+      {"trace", OPTION_FLAG, &is_traced, 0, 0, NULL, "says what is done"}};
+  const option_reader reader = {"test_offload", "[OPTION]...", "", "", options, 2};
+  size_t i;
+  options_alone(&reader, argc, argv);
   if (wanted) {
     const char *rule = play_line(wanted, &graphs, NULL);
     (void)printf("%s\n", rule ? rule : "nothing is found");
     return rule != NULL;
   }
-  while (tests[count].test_func) count++;
-  add_rows(tests + count, graph_rows, GRAPH_ROWS, a_row);
-  count += GRAPH_ROWS;
-  add_rows(tests + count, graph_fault_rows, GRAPH_FAULT_ROWS, whatever_fails);
-  return _cmocka_run_group_tests("graphs", tests, count + GRAPH_FAULT_ROWS, NULL, NULL);
+  for (i = 0; i < GRAPH_ROWS; i++) add_case(graph_rows[i].name, a_row, &graph_rows[i]);
+  for (i = 0; i < GRAPH_FAULT_ROWS; i++)
+    add_case(graph_fault_rows[i].name, whatever_fails, &graph_fault_rows[i]);
+  return run_cases("graphs");
 }

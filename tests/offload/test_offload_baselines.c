@@ -53,7 +53,7 @@ static gmlake_offload_graph *make_network(baseline_view *out_view) {
 
 /* The copy of y takes a millisecond longer than the layer that reads it: the next one waits. Both
    come back with the first layer of the backward pass and with the one that takes y. */
-static void vdnn_moves_what_convolutions_read(void **state) {
+CASE(vdnn_moves_what_convolutions_read) {
   gmlake_offload_graph *waits;
   gmlake_offload_plan *plan;
   const gmlake_offload_event *e;
@@ -61,7 +61,6 @@ static void vdnn_moves_what_convolutions_read(void **state) {
   baseline_view view;
   gmlake_offload_graph *graph = make_network(&view);
   outcome o;
-  (void)state;
   assert_true(vdnn_plan(&view, 0, &waits, &plan));
   assert_int_equal(info_of(waits).op_count, 12);
   assert_int_equal(info_of(waits).op_order[4], 10);
@@ -89,14 +88,13 @@ static void vdnn_moves_what_convolutions_read(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static void vdnn_moves_all_feature_maps(void **state) {
+CASE(vdnn_moves_all_feature_maps) {
   gmlake_offload_graph *waits;
   gmlake_offload_plan *plan;
   const gmlake_offload_event *e;
   baseline_view view;
   gmlake_offload_graph *graph = make_network(&view);
   outcome o;
-  (void)state;
   assert_true(vdnn_plan(&view, 1, &waits, &plan));
   assert_int_equal(plan_info(plan).event_count, 9);
   e = plan_info(plan).events;
@@ -123,14 +121,13 @@ static void vdnn_moves_all_feature_maps(void **state) {
 
 enum { A = 1, B };
 
-static void capuchin_takes_the_longest_free_time(void **state) {
+CASE(capuchin_takes_the_longest_free_time) {
   gmlake_offload_graph *graph = graph_of(GAPS, MIB);
   gmlake_offload_plan *plan;
   const gmlake_offload_event *e;
   baseline_view view;
   capuchin c;
   outcome o;
-  (void)state;
   assert_true(baseline_view_make(&view, graph, &link_55));
   assert_true(capuchin_choose(&c, &view, 120000000));
   assert_int_equal(c.pair_count, 1);
@@ -159,7 +156,7 @@ static void capuchin_takes_the_longest_free_time(void **state) {
 
 /* Over a slow link making a again costs less than what is exposed of its swap. b can then not be
    moved for less than its own millisecond, either. */
-static void capuchin_recomputes_where_swaps_are_exposed(void **state) {
+CASE(capuchin_recomputes_where_swaps_are_exposed) {
   baseline_link slow = {5e9, 5e9, 10000};
   gmlake_offload_graph *graph = graph_of(GAPS, MIB);
   gmlake_offload_plan *plan;
@@ -167,7 +164,6 @@ static void capuchin_recomputes_where_swaps_are_exposed(void **state) {
   baseline_view view;
   capuchin c;
   outcome o;
-  (void)state;
   assert_true(baseline_view_make(&view, graph, &slow));
   assert_true(capuchin_choose(&c, &view, 60000000));
   assert_int_equal(c.pair_count, 2);
@@ -204,7 +200,7 @@ static void feed_back(void *user, uint32_t job, uint32_t op_id, uint64_t time_ns
 
 /* The link is slower than Capuchin was told: a comes late, by less after every iteration, until its
    in-trigger is an operator earlier and it comes in time. */
-static void capuchin_learns_from_late_swaps(void **state) {
+CASE(capuchin_learns_from_late_swaps) {
   gmlake_offload_graph *graph = graph_of(GAPS, MIB);
   gmlake_offload_mock_desc mock_desc;
   gmlake_offload_run_desc desc;
@@ -215,7 +211,6 @@ static void capuchin_learns_from_late_swaps(void **state) {
   feedback f;
   uint64_t stall[6];
   uint32_t id, i;
-  (void)state;
   memset(&mock_desc, 0, sizeof mock_desc);
   memset(&desc, 0, sizeof desc);
   mock_desc.divisor = 1 << 16;
@@ -253,10 +248,9 @@ static void capuchin_learns_from_late_swaps(void **state) {
 
 /* ---- Random graphs --------------------------------------------------------------------------- */
 
-static void baselines_give_the_same_bytes(void **state) {
+CASE(baselines_give_the_same_bytes) {
   uint64_t seed;
   size_t remade = 0, moved = 0;
-  (void)state;
   for (seed = 0; seed < 60; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed, 0), *waits;
     baseline_link link = {seed % 2 ? 55e9 : 2e9, seed % 2 ? 55e9 : 2e9, 10000};
@@ -290,14 +284,4 @@ static void baselines_give_the_same_bytes(void **state) {
   assert_true(remade > 50 && moved > 200);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(vdnn_moves_what_convolutions_read),
-      cmocka_unit_test(vdnn_moves_all_feature_maps),
-      cmocka_unit_test(capuchin_takes_the_longest_free_time),
-      cmocka_unit_test(capuchin_recomputes_where_swaps_are_exposed),
-      cmocka_unit_test(capuchin_learns_from_late_swaps),
-      cmocka_unit_test(baselines_give_the_same_bytes),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("offload_baselines"); }

@@ -71,9 +71,8 @@ static void a_row(void **state) { play_row(state, &graphs, NULL); }
 static void whatever_fails(void **state) { play_row(state, &graphs, play_faults); }
 
 /* Where nothing can be asked about any more, what is under way ends before its memory goes. */
-static void questions_fail_for_good(void **state) {
+CASE(questions_fail_for_good) {
   unsigned n;
-  (void)state;
   for (n = 1; n < 40; n++)
     play_text(LAYERS("2") "seal odd:%u {limit:op_most jobs:2 ahead:3 device:512 jitter:.%02u} "
                           "run:2!B",
@@ -81,8 +80,7 @@ static void questions_fail_for_good(void **state) {
 }
 
 /* Where there is not room for all of them on the device. */
-static void tensors_begin_as_zeros(void **state) {
-  (void)state;
+CASE(tensors_begin_as_zeros) {
   zero_sides = 0;
   play_text(LAYERS("2") "seal odd:%d {limit:600k jitter:.02} run:0", ODD_ZEROS);
   assert_int_equal(zero_sides, 3);
@@ -115,14 +113,13 @@ static void assert_nothing_left(size_t resting) {
 }
 
 /* Pieces of pinned memory do not overlap, and join again: one segment serves them all. */
-static void pinned_memory_is_used_again(void **state) {
+CASE(pinned_memory_is_used_again) {
   enum { PIECES = 64 };
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   char *ptrs[PIECES] = {NULL};
   size_t sizes[PIECES], i, n, round;
   void *all, *more, *none;
-  (void)state;
   start_fake(0, 0);
   memset(&desc, 0, sizeof desc);
   desc.host = counted;
@@ -167,11 +164,10 @@ static void pinned_memory_is_used_again(void **state) {
 /* Pinned memory is the backend's own pages, which a child has not; where the driver does not take
    these it is the driver's. At most so much is pinned: half of what the host has, if none is
    said. */
-static void pinned_memory_is_registered(void **state) {
+CASE(pinned_memory_is_registered) {
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   int is_refused, status;
-  (void)state;
   for (is_refused = 0; is_refused < 2; is_refused++) {
     void *ptr, *more;
     pid_t child;
@@ -205,9 +201,8 @@ static void pinned_memory_is_registered(void **state) {
 }
 
 /* Half of the host's memory by default, but never less than what is pinned at create. */
-static void what_is_pinned_at_create_is_allowed(void **state) {
+CASE(what_is_pinned_at_create_is_allowed) {
   gmlake_offload_cuda_desc desc;
-  (void)state;
   memset(&desc, 0, sizeof desc);
   assert_int_equal(gmlo_pinned_max(&desc, 24 * MIB), 12 * MIB);
   assert_int_equal(gmlo_pinned_max(&desc, 0), SIZE_MAX / 2);
@@ -219,9 +214,8 @@ static void what_is_pinned_at_create_is_allowed(void **state) {
 }
 
 /* The limit of a container, which is not in what the system has. */
-static void a_container_limits_pinned_memory(void **state) {
+CASE(a_container_limits_pinned_memory) {
   const char system[] = "MemTotal: 9 kB\nMemAvailable:    4096 kB\nBuffers: 3 kB\n";
-  (void)state;
   assert_int_equal(gmlo_host_left(system, "", ""), 4 * MIB);
   assert_int_equal(gmlo_host_left(system, "max\n", "77\n"), 4 * MIB);
   assert_int_equal(gmlo_host_left(system, "9223372036854771712\n", "77\n"), 4 * MIB);
@@ -232,12 +226,11 @@ static void a_container_limits_pinned_memory(void **state) {
 }
 
 /* What was queued has ended before its memory goes. */
-static void work_ends_with_its_backend(void **state) {
+CASE(work_ends_with_its_backend) {
   gmlake_offload_copy copy = {0, 1, NULL, NULL, 4096};
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   unsigned seed;
-  (void)state;
   for (seed = 1; seed < 9; seed++) {
     start_fake(seed, 0);
     memset(&desc, 0, sizeof desc);
@@ -250,11 +243,10 @@ static void work_ends_with_its_backend(void **state) {
   }
 }
 
-static void wrong_descriptions_are_refused(void **state) {
+CASE(wrong_descriptions_are_refused) {
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   fake_cuda_options none;
-  (void)state;
   start_fake(0, 0);
   memset(&desc, 0, sizeof desc);
   assert_error(gmlake_offload_cuda_create(NULL, &backend), INVALID_ARGUMENT);
@@ -286,14 +278,13 @@ static void wrong_descriptions_are_refused(void **state) {
 }
 
 /* There a copy on the host takes as much memory as the tensor did, and nothing is pinned for it. */
-static void integrated_devices_are_refused(void **state) {
+CASE(integrated_devices_are_refused) {
   static const int devices[] = {1, 0};
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   fake_cuda_options one;
   const size_t resting = host_bytes;
   int is_several;
-  (void)state;
   memset(&one, 0, sizeof one);
   one.integrated = 1;
   one.device_count = 2;
@@ -318,7 +309,7 @@ static void integrated_devices_are_refused(void **state) {
   }
 }
 
-static void wrong_devices_are_refused(void **state) {
+CASE(wrong_devices_are_refused) {
   static const int devices[] = {0, 1, -1};
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of("random:3,12,2 compile", MIB, &m);
@@ -328,7 +319,6 @@ static void wrong_devices_are_refused(void **state) {
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   size_t resting = host_bytes;
-  (void)state;
   start_fake(0, 0);
   memset(&desc, 0, sizeof desc);
   desc.host = counted;
@@ -358,27 +348,14 @@ static void wrong_devices_are_refused(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[ROWS + FAULT_ROWS + 10] = {
-      cmocka_unit_test(questions_fail_for_good),
-      cmocka_unit_test(tensors_begin_as_zeros),
-      cmocka_unit_test(pinned_memory_is_used_again),
-      cmocka_unit_test(pinned_memory_is_registered),
-      cmocka_unit_test(what_is_pinned_at_create_is_allowed),
-      cmocka_unit_test(a_container_limits_pinned_memory),
-      cmocka_unit_test(work_ends_with_its_backend),
-      cmocka_unit_test(wrong_descriptions_are_refused),
-      cmocka_unit_test(integrated_devices_are_refused),
-      cmocka_unit_test(wrong_devices_are_refused),
-  };
-  size_t count = 0;
+  size_t i;
   if (!gpu_open(&gpu, BUILD "/fake/libcuda.so.1")) {
     fprintf(stderr, "%s\n", dlerror());
     return 1;
   }
   control = (const fake_cuda_control *)dlsym(gpu.library, "fake_cuda_control");
   if (!control) return 1;
-  while (tests[count].test_func) count++;
-  add_rows(tests + count, rows, ROWS, a_row);
-  add_rows(tests + count + ROWS, fault_rows, FAULT_ROWS, whatever_fails);
-  return _cmocka_run_group_tests("offload_cuda", tests, count + ROWS + FAULT_ROWS, NULL, NULL);
+  for (i = 0; i < ROWS; i++) add_case(rows[i].name, a_row, &rows[i]);
+  for (i = 0; i < FAULT_ROWS; i++) add_case(fault_rows[i].name, whatever_fails, &fault_rows[i]);
+  return run_cases("offload_cuda");
 }

@@ -241,12 +241,11 @@ static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload
   return (double)(stats[1].time_ns - stats[0].time_ns) / 2;
 }
 
-static void plans_keep_what_they_promise(void **state) {
+CASE(plans_keep_what_they_promise) {
   static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_PAPER, GMLAKE_OFFLOAD_NO_RECOMPUTE, 0};
   static reading r;
   uint64_t seed;
   size_t saved = 0;
-  (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed % (OPS - 5), 0);
     gmlake_offload_planner_desc desc = planner_desc(flags[seed % 4], 0);
@@ -267,9 +266,8 @@ static void plans_keep_what_they_promise(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-static void planned_runs_give_the_same_bytes(void **state) {
+CASE(planned_runs_give_the_same_bytes) {
   unsigned seed;
-  (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     const unsigned jobs = 1 + seed % 3;
     play_text(
@@ -285,9 +283,8 @@ static void planned_runs_give_the_same_bytes(void **state) {
 /* Without jitter a plan of one job keeps to its peak and takes the time that it says. Once it is in
    step it moves nothing on demand, but where an operator waits for a swap in, which then may come
    at once. A plan that moves nothing adds no time. */
-static void plans_hold_without_jitter(void **state) {
+CASE(plans_hold_without_jitter) {
   unsigned seed;
-  (void)state;
   for (seed = 0; seed < SEEDS; seed++)
     play_text(
         "{divisor:65536 min:1b overhead:%s} random:%u,%u plan added<=events*1e18 "
@@ -297,10 +294,9 @@ static void plans_hold_without_jitter(void **state) {
 }
 
 /* Any events at all. */
-static void nonsense_gives_the_same_bytes(void **state) {
+CASE(nonsense_gives_the_same_bytes) {
   static const char *const actions[] = {"out", "in", "drop"};
   unsigned seed;
-  (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(3000 + seed, 5 + seed % 60, 0);
     const gmlake_offload_graph_info info = info_of(graph);
@@ -327,11 +323,10 @@ static void nonsense_gives_the_same_bytes(void **state) {
   }
 }
 
-static void more_allowed_is_never_worse(void **state) {
+CASE(more_allowed_is_never_worse) {
   static const double allowed[] = {0,   .004, .01, .013, .02, .034, .05, .07, .1,
                                    .15, .2,   .25, .4,   .5,  .7,   1,   1.7};
   size_t seed, i, better = 0;
-  (void)state;
   for (seed = 1; seed <= part_of(25); seed++) {
     size_t least = SIZE_MAX;
     for (i = 0; i < sizeof allowed / sizeof *allowed; i++) {
@@ -346,14 +341,13 @@ static void more_allowed_is_never_worse(void **state) {
 
 /* ---- Recorded graphs ------------------------------------------------------------------------- */
 
-static void recorded_graphs(void **state) {
+CASE(recorded_graphs) {
   static const struct recorded {
     const char *name, *overhead, *peak; /* of the graph's, at most */
   } all[] = {{"vgg16-b64", ".0971", ".7759"},    {"vgg16-b2", "0", ".98"},
              {"resnet50-b64", ".05", ".7"},      {"densenet121-b64", ".05", ".75"},
              {"llama-7b-prefill-4k", "0", ".7"}, {"llama-7b-lora-b8-1k", ".05", ".4"}};
   size_t i;
-  (void)state;
   for (i = 0; i < 2 * sizeof all / sizeof *all; i++)
     play_text(
         "{divisor:16777216 overhead:%s} recorded:%s,%zu plan plan_peak<%s*peak "
@@ -363,8 +357,7 @@ static void recorded_graphs(void **state) {
 
 /* In the memory that the plan says it takes the time that the plan says, also where operators wait
    for memory that others could take. */
-static void waits_hold_in_the_planned_memory(void **state) {
-  (void)state;
+CASE(waits_hold_in_the_planned_memory) {
   play_text(
       "{divisor:16777216 overhead:(.05|.1|.3|.5)} recorded:vgg16-b64,1 plan "
       "{limit:plan_peak} run:2 note run:2 +time<=2.002*plan_time");
@@ -445,10 +438,9 @@ static void lane_search(lane_world *w, gmlo_gap *gap) {
   gmlo_lane_change(&w->c, GMLO_OUT, gap->out_start, gap->out_end, 1);
 }
 
-static void lanes_are_right(void **state) {
+CASE(lanes_are_right) {
   uint64_t seed;
   size_t i, stretches = 0;
-  (void)state;
   for (seed = 1; seed <= part_of(60); seed++) {
     lane_world *w = (lane_world *)calloc(1, sizeof *w);
     assert_non_null(w);
@@ -510,11 +502,10 @@ static int make_parts(gmlo_cyclic *c, const gmlake_offload_planner *planner, uin
 
 /* Swapping ends where no candidate of the peak can be swapped, also behind waits and behind swaps
    that were taken back. */
-static void no_candidate_is_missed(void **state) {
+CASE(no_candidate_is_missed) {
   uint64_t seed;
   size_t swapped = 0;
   int64_t bytes;
-  (void)state;
   for (seed = 1; seed <= 150; seed += test_part()) {
     gmlake_offload_graph *graph = random_graph(seed, 20 + seed % 100, 0);
     gmlake_offload_planner_desc desc;
@@ -551,7 +542,7 @@ static void no_candidate_is_missed(void **state) {
 
 /* x cannot be copied out before y is made, but it can be dropped there as soon as its gap beside v
    has brought a copy to the host. That is done later, since at first the peak is at y. */
-static void what_became_clean_is_tried_again(void **state) {
+CASE(what_became_clean_is_tried_again) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t z = tensor(graph, 50 * MIB, GMLAKE_OFFLOAD_PERSISTENT), x = made(graph, 100 * MIB);
   uint32_t v = made(graph, 290 * MIB), y = made(graph, 300 * MIB), id;
@@ -560,7 +551,6 @@ static void what_became_clean_is_tried_again(void **state) {
   gmlake_offload_planner *planner;
   int64_t bytes;
   gmlo_cyclic c;
-  (void)state;
   op(graph, MS, NONE, NONE, x);
   op(graph, 3 * MS, NONE, NONE, NONE);
   op(graph, 10 * MS, NONE, NONE, v);
@@ -605,10 +595,9 @@ static gmlake_offload_planner *planner_of(const gmlake_offload_graph *graph, uin
 }
 
 /* [H1] A simulation of one job takes the time and the memory that the mock takes. */
-static void simulations_are_as_runs(void **state) {
+CASE(simulations_are_as_runs) {
   uint64_t seed;
   size_t moved = 0, peak;
-  (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(5000 + seed, 5 + (size_t)seed % 90, 0);
     gmlake_offload_planner *planner =
@@ -629,10 +618,9 @@ static void simulations_are_as_runs(void **state) {
 
 /* Where the plan in paper mode adds no more time than is allowed, on the mock, the default takes no
    more memory there. */
-static void paper_mode_is_never_better(void **state) {
+CASE(paper_mode_is_never_better) {
   uint64_t seed;
   size_t compared = 0;
-  (void)state;
   for (seed = 541; seed < 541 + SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 20 + (size_t)seed % 60, 0);
     double overhead = seed % 3 == 2 ? .05 : 0, base_ns = (double)info_of(graph).time_ns;
@@ -667,7 +655,7 @@ static gmlake_offload_graph *chain(size_t count) {
 }
 
 /* [R2] A try ends soon after its steps are spent, and is a plan. */
-static void work_is_bounded(void **state) {
+CASE(work_is_bounded) {
   gmlake_offload_graph *graph = chain(3000);
   gmlake_offload_planner_desc desc;
   gmlake_offload_job_desc job;
@@ -676,7 +664,6 @@ static void work_is_bounded(void **state) {
   uint64_t work, spent[3];
   size_t peaks[3], i;
   uint32_t id;
-  (void)state;
   memset(&desc, 0, sizeof desc);
   memset(&job, 0, sizeof job);
   desc.host = counted;
@@ -703,21 +690,4 @@ static void work_is_bounded(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plans_keep_what_they_promise),
-      cmocka_unit_test(planned_runs_give_the_same_bytes),
-      cmocka_unit_test(plans_hold_without_jitter),
-      cmocka_unit_test(nonsense_gives_the_same_bytes),
-      cmocka_unit_test(more_allowed_is_never_worse),
-      cmocka_unit_test(recorded_graphs),
-      cmocka_unit_test(waits_hold_in_the_planned_memory),
-      cmocka_unit_test(lanes_are_right),
-      cmocka_unit_test(no_candidate_is_missed),
-      cmocka_unit_test(what_became_clean_is_tried_again),
-      cmocka_unit_test(simulations_are_as_runs),
-      cmocka_unit_test(paper_mode_is_never_better),
-      cmocka_unit_test(work_is_bounded),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("offload_random"); }

@@ -23,7 +23,7 @@ static gmlake_offload_result checked(const gmlake_offload_memgraph *m) {
 }
 
 /* The second reload finds the first version where the second should be: nothing else is wrong. */
-static void test_old_version(void **state) {
+CASE(test_old_version) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(
       "x=1 >x >y=3 x>x >z=3 x> >v=3"
@@ -31,7 +31,6 @@ static void test_old_version(void **state) {
       UNIT, &m);
   gmlake_offload_memgraph_fault fault;
   uint32_t v, second = NONE;
-  (void)state;
   assert_int_equal(memgraph_info(m).offload_count, 2);
   assert_int_equal(memgraph_info(m).reload_count, 2);
   assert_right(m);
@@ -50,12 +49,11 @@ static void test_old_version(void **state) {
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-static void test_create_errors(void **state) {
+CASE(test_create_errors) {
   gmlake_offload_graph *graph = graph_of(THERE_AND_BACK, UNIT), *open = new_graph(0);
   gmlake_offload_memgraph_desc good = compile_desc(graph, 4 * UNIT), desc;
   gmlake_offload_memgraph *m;
   size_t each = 3 * UNIT;
-  (void)state;
   assert_error(gmlake_offload_memgraph_create(&good, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_offload_memgraph_create(NULL, &m), INVALID_ARGUMENT);
 #define REFUSED(change, name)                                      \
@@ -89,7 +87,7 @@ static void test_create_errors(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static void test_other_errors(void **state) {
+CASE(test_other_errors) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_backend *mock = new_mock(0, 1);
@@ -98,7 +96,6 @@ static void test_other_errors(void **state) {
   gmlake_offload_place place;
   gmlake_offload_node node;
   void *ptr;
-  (void)state;
   info.struct_bytes = 1;
   assert_error(gmlake_offload_memgraph_get_info(m, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_offload_memgraph_get_info(NULL, &info), INVALID_ARGUMENT);
@@ -121,7 +118,7 @@ static void test_other_errors(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static void test_run_errors(void **state) {
+CASE(test_run_errors) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_backend *mock = new_mock(0, 1), *coarse, table = *mock;
@@ -129,7 +126,6 @@ static void test_run_errors(void **state) {
   gmlake_offload_run *run;
   gmlake_offload_mock_desc scaled;
   uint32_t job;
-  (void)state;
   memset(&scaled, 0, sizeof scaled);
   scaled.divisor = 5; /* 64 / 16 is 4 */
   assert_ok(gmlake_offload_mock_create(&scaled, &coarse));
@@ -233,12 +229,11 @@ static size_t most_bytes(const gmlake_offload_graph *graph, uint32_t device) {
   return most;
 }
 
-static void test_device_info(void **state) {
+CASE(test_device_info) {
   gmlake_offload_device_info info;
   gmlake_offload_graph *graph = new_graph(0);
   uint64_t seed;
   uint32_t d, op_id;
-  (void)state;
   info.struct_bytes = 0;
   assert_error(gmlake_offload_graph_get_device_info(graph, 0, &info), NOT_SEALED);
   gmlake_offload_graph_destroy(graph);
@@ -279,10 +274,9 @@ static void test_device_info(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static void test_random(void **state) {
+CASE(test_random) {
   uint64_t seed;
   size_t moved = 0;
-  (void)state;
   for (seed = 1; seed <= part_of(250); seed++) {
     play_text("%s", random_line(seed, 10 + seed % 90));
     moved += g.compiled.reload_count;
@@ -292,10 +286,9 @@ static void test_random(void **state) {
 
 /* Whatever the divisor, power of two or not, tensors lie inside their arenas (host.h looks at the
    bytes behind each) and beside each other. */
-static void test_divisors(void **state) {
+CASE(test_divisors) {
   size_t divisor, align, moved = 0;
   unsigned seed;
-  (void)state;
   for (divisor = 1; divisor <= 70; divisor += test_part()) {
     for (align = 16; align < 16 * divisor;) align *= 2;
     for (seed = 1; seed <= 3; seed++) {
@@ -312,9 +305,8 @@ static void test_divisors(void **state) {
 /* ---- Planted defects ------------------------------------------------------------------------- */
 
 /* No edge is there for nothing: without it the memgraph is wrong, and the checker says so. */
-static void test_every_edge_is_needed(void **state) {
+CASE(test_every_edge_is_needed) {
   uint64_t seed;
-  (void)state;
   for (seed = 1; seed <= part_of(25); seed++) {
     gmlake_offload_memgraph *m;
     gmlake_offload_graph *graph = memgraph_of(random_line(seed, 30), UNIT, &m);
@@ -351,13 +343,12 @@ static gmlake_offload_result with_offset(gmlake_offload_memgraph *m, size_t *off
 }
 
 /* The nodes of test_moves_by_hand: op 0, x out, op 1, op 2, x in, op 3. */
-static void test_defects(void **state) {
+CASE(test_defects) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_memgraph_fault fault;
   gmlake_offload_node node;
   uint32_t from;
-  (void)state;
   assert_error(with_offset(m, &m->nodes[1].device_offset, UNIT), STALE_READ);
   assert_error(with_offset(m, &m->nodes[4].host_offset, 3 * UNIT), BAD_PLACE);
   assert_error(with_offset(m, &m->nodes[4].device_offset, 3 * UNIT), BAD_PLACE);
@@ -404,11 +395,10 @@ static void test_defects(void **state) {
 }
 
 /* An edge from a node behind, by number or in the simulated order. */
-static void test_defects_of_orders(void **state) {
+CASE(test_defects_of_orders) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_memgraph_fault fault;
-  (void)state;
   m->before[0] = 4; /* x out waits for op 0 */
   assert_error(gmlake_offload_memgraph_check(m, &fault), CYCLE);
   assert_int_equal(fault.node, 1);
@@ -424,11 +414,10 @@ static void test_defects_of_orders(void **state) {
 }
 
 /* A dependency that was asked for has no edge. */
-static void test_defect_of_a_dependency(void **state) {
+CASE(test_defect_of_a_dependency) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_memgraph_fault fault;
   gmlake_offload_memgraph *m;
-  (void)state;
   op(graph, 1, NONE, NONE, made(graph, UNIT));
   op(graph, 1, NONE, NONE, made(graph, UNIT));
   assert_ok(gmlake_offload_add_dependency(graph, 0, 1));
@@ -444,10 +433,9 @@ static void test_defect_of_a_dependency(void **state) {
 }
 
 /* What is read in one place and written in another is no update in place. */
-static void test_defect_of_an_update(void **state) {
+CASE(test_defect_of_an_update) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of("x=1 >x x>x x> compile:1", UNIT, &m);
-  (void)state;
   m->device_bytes[0] += UNIT;
   m->ref_offsets[2] = m->ref_offsets[3] = UNIT; /* written by the second, read by the third */
   assert_error(checked(m), BAD_PLACE);
@@ -456,12 +444,11 @@ static void test_defect_of_an_update(void **state) {
 }
 
 /* Tensors that live on: where they begin and end. */
-static void test_defects_of_homes(void **state) {
+CASE(test_defects_of_homes) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(FOUR_LAYERS " compile:8", UNIT, &m);
   gmlake_offload_place former = m->begins[1];
   size_t t, away = 0;
-  (void)state;
   for (t = 1; t < 5; t++) {
     if (m->begins[t].device_offset == GMLAKE_OFFLOAD_NOWHERE) away = t;
   }
@@ -486,10 +473,9 @@ static uint64_t time_of(uint64_t seed, int order) {
 
 /* The simulated order takes as long as any order where times are as expected. With only operators
    in order, copies are no later than with everything in order. */
-static void test_simulated_order(void **state) {
+CASE(test_simulated_order) {
   uint64_t seed;
   size_t better = 0, copies = 0;
-  (void)state;
   for (seed = 1; seed <= 20; seed++) {
     const uint64_t any = time_of(seed, 0), simulated = time_of(seed, 3);
     assert_true(simulated <= any + any / 1000 && any <= simulated + any / 1000);
@@ -500,10 +486,9 @@ static void test_simulated_order(void **state) {
 }
 
 /* A transfer beside operators of its device is on a stream of its own. */
-static void test_streams_of_transfers(void **state) {
+CASE(test_streams_of_transfers) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t from[4], to, id, i, streams;
-  (void)state;
   for (i = 0; i < 4; i++) {
     from[i] = tensor(graph, UNIT, GMLAKE_OFFLOAD_PERSISTENT);
     assert_ok(try_tensor(graph, UNIT, GMLAKE_OFFLOAD_PERSISTENT, 1, &to));
@@ -527,14 +512,13 @@ static void test_streams_of_transfers(void **state) {
 
 /* A memgraph beside a job without a plan, in one limit: their bytes are those of each alone, in any
    order of leaving. */
-static void test_memgraph_beside_a_job(void **state) {
+CASE(test_memgraph_beside_a_job) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   const size_t arenas = memgraph_info(m).device_bytes;
   still alone = new_still(graph);
   uint32_t second, job, i;
   void *device, *host;
-  (void)state;
   for (i = 0; i < 3; i++) still_run(&alone, i);
   for (i = 0; i < 2; i++) {
     gmlake_offload_backend *mock = new_mock(.5, 3 + i);
@@ -589,7 +573,7 @@ static int fill_fives(void *user, uint32_t job, uint32_t id, void *ptr, size_t b
 }
 
 /* The caller's operators on two devices; the mock itself copies what goes from one to the other. */
-static void test_operators_of_the_caller(void **state) {
+CASE(test_operators_of_the_caller) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_mock_desc desc;
   gmlake_offload_run *run;
@@ -598,7 +582,6 @@ static void test_operators_of_the_caller(void **state) {
   uint32_t from = tensor(graph, 61, GMLAKE_OFFLOAD_PERSISTENT), to, copy, id;
   size_t bytes = 61, i;
   void *device, *host;
-  (void)state;
   assert_ok(try_tensor(graph, 61, GMLAKE_OFFLOAD_PERSISTENT, 1, &to));
   op(graph, 100, from, NONE, from);
   assert_ok(gmlake_offload_add_transfer(graph, from, to, 100, &copy));
@@ -633,25 +616,6 @@ static void soak(uint64_t executions, uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_old_version),
-      cmocka_unit_test(test_create_errors),
-      cmocka_unit_test(test_other_errors),
-      cmocka_unit_test(test_run_errors),
-      cmocka_unit_test(test_random),
-      cmocka_unit_test(test_divisors),
-      cmocka_unit_test(test_device_info),
-      cmocka_unit_test(test_every_edge_is_needed),
-      cmocka_unit_test(test_defects),
-      cmocka_unit_test(test_defects_of_orders),
-      cmocka_unit_test(test_defect_of_a_dependency),
-      cmocka_unit_test(test_defects_of_homes),
-      cmocka_unit_test(test_simulated_order),
-      cmocka_unit_test(test_defect_of_an_update),
-      cmocka_unit_test(test_streams_of_transfers),
-      cmocka_unit_test(test_memgraph_beside_a_job),
-      cmocka_unit_test(test_operators_of_the_caller),
-  };
   uint64_t executions = 0, seed = 1;
   const option_row rows[] = {
       {"executions", OPTION_COUNT, &executions, 0, 1e9, "N",
@@ -661,5 +625,5 @@ int main(int argc, char **argv) {
   const option_reader reader = {"test_turnip", "[OPTION]...", "", "", rows, 2};
   options_alone(&reader, argc, argv);
   if (executions) soak(executions, seed);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_cases("turnip");
 }

@@ -6,26 +6,15 @@
 #if !defined(PLAY_SMALL_LAKE_H)
 #define PLAY_SMALL_LAKE_H
 
-#include "locks.h"
-
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
 #if !defined(GMLK_SMALL_PART)
 #define GMLK_SMALL_PART 4u
 #define GMLK_SMALL_RESERVE_PART 4u
 #define GMLK_SMALL_RESERVE_FROM 6u
 #endif
-static unsigned unit_chunks; /* each lake has its own, which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
 static void assertion_failed(const char *condition);
 #undef GMLAKE_ASSERT
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
-#include "gmlake.h"
-
-#if defined(PLAY_DEVICE)
-#include PLAY_DEVICE /* in the mock's place */
-#endif
-#include "player.h"
+#include "lake.h"
 
 static void assertion_failed(const char *condition) { judge(0, condition); }
 

@@ -9,12 +9,8 @@
 #include "small_lake.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
-
+#include "cases.h"
 #include "options.h"
 #include "progress.h"
 
@@ -469,12 +465,12 @@ static void parse_arguments(int argc, char **argv) {
 
 /* Without cmocka's lines of what passes: the progress says more. What fails it tells on standard
    error. */
-static int run_quietly(const struct CMUnitTest *tests, size_t count) {
+static int run_quietly(size_t count) {
   const int nowhere = open("/dev/null", O_WRONLY), kept = dup(STDOUT_FILENO);
   int failed;
   (void)fflush(stdout);
   (void)dup2(nowhere, STDOUT_FILENO);
-  failed = _cmocka_run_group_tests("faults", tests, count, NULL, NULL);
+  failed = run_cases("faults");
   progress_clear();
   (void)fflush(stdout);
   (void)dup2(kept, STDOUT_FILENO);
@@ -486,21 +482,15 @@ static int run_quietly(const struct CMUnitTest *tests, size_t count) {
 
 int main(int argc, char **argv) {
   static scenario all[ROWS * VARIANTS];
-  static struct CMUnitTest tests[ROWS * VARIANTS];
   size_t count, i;
   int failed;
   parse_arguments(argc, argv);
   beside = look;
   if (wanted.line) return play_line(wanted.line);
   count = make_scenarios(all);
-  for (i = 0; i < count; i++) {
-    tests[i].name = all[i].name;
-    tests[i].test_func = a_scenario;
-    tests[i].initial_state = &all[i];
-  }
+  for (i = 0; i < count; i++) add_case(all[i].name, a_scenario, &all[i]);
   progress_open(&shown, count);
-  failed = wanted.is_full ? run_quietly(tests, count)
-                          : _cmocka_run_group_tests("faults", tests, count, NULL, NULL);
+  failed = wanted.is_full ? run_quietly(count) : run_cases("faults");
   print_counts(count);
   return failed || !count;
 }

@@ -2,21 +2,9 @@
    do: calls of the driver through the judged table, memory handed over, figures that are wrong. The
    rule that this breaks has to be the verdict. A judge that has gone blind fails here, whatever the
    lake does right. */
-#include "locks.h"
+#include "lake.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-static unsigned unit_chunks; /* each lake has its own, which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
-#include "gmlake.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "player.h"
+#include "cases.h"
 
 static int code;
 static int own_descriptor = -1; /* that a row has left */
@@ -849,20 +837,13 @@ static void the_judge_sees(void **state) {
     fail_msg("found: %s; there is: %s", rule, played->rule);
 }
 
-static void add(struct CMUnitTest *test, const struct misdeed *m) {
-  test->name = m->name;
-  test->test_func = the_judge_sees;
-  test->initial_state = (void *)(uintptr_t)m;
-}
-
 int main(void) {
-  static struct CMUnitTest tests[MISDEEDS + SLIPS];
   size_t i;
-  for (i = 0; i < MISDEEDS; i++) add(&tests[i], &misdeeds[i]);
+  for (i = 0; i < MISDEEDS; i++) add_case(misdeeds[i].name, the_judge_sees, &misdeeds[i]);
   for (i = 0; i < SLIPS; i++) {
     const struct misdeed m = {slips[i].name, slips[i].line, slips_by_one, slips[i].rule};
     of_slips[i] = m;
-    add(&tests[MISDEEDS + i], &of_slips[i]);
+    add_case(m.name, the_judge_sees, &of_slips[i]);
   }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_cases("judge");
 }

@@ -1,19 +1,13 @@
-/* usage: test_random [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--bytes FILE]
-                      [--play LINE]
-   Random programs, judged by clocks (judge.h). Each seed is a lake of its own. With --seconds lakes
-   follow one another for so long, with seeds from S on. A finding is shrunk and printed as one line
-   of language.h; --play plays such a line, and so does a row of the table below. --bytes writes the
-   program that was played last as an input of tests/fuzz/fuzz_play.c. */
+/* Random programs, judged by clocks (judge.h). Each seed is a lake of its own. A finding is shrunk
+   and printed as one line of language.h; --play plays such a line, and so does a row of the table
+   below. --help tells more. */
 #include "small_lake.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <time.h>
 
-#include <cmocka.h>
-
+#include "cases.h"
 #include "chance.h"
+#include "options.h"
 #include "shrink.h"
 
 #define LAKES 600 /* without --seconds */
@@ -122,11 +116,10 @@ static void a_line_breaks_no_rule(void **state) {
 /* ---- Tests ----------------------------------------------------------------------------------- */
 
 /* What is written is read as the same; and any bytes are an operation, and that these bytes. */
-static void text_and_bytes_are_operations(void **state) {
+CASE(text_and_bytes_are_operations) {
   unsigned char bytes[OP_BYTES], again[OP_BYTES];
   program p;
   size_t i, n;
-  (void)state;
   memset(&p, 0, sizeof(p));
   chance_state = 7;
   for (i = 0; i < 20000; i++) {
@@ -158,11 +151,10 @@ static void text_and_bytes_are_operations(void **state) {
 }
 
 /* Any bytes are a program, and what is written of it is read as the same. */
-static void bytes_are_programs(void **state) {
+CASE(bytes_are_programs) {
   unsigned char bytes[OPT_BYTES + 40 * OP_BYTES];
   program first, second;
   size_t i, n;
-  (void)state;
   memset(&first, 0, sizeof(first));
   memset(&second, 0, sizeof(second));
   chance_state = 11;
@@ -185,15 +177,15 @@ static void bytes_are_programs(void **state) {
   free(second.ops);
 }
 
-static long seconds; /* 0: a few lakes */
+static uint64_t seconds; /* 0: a few lakes */
 static uint64_t first_seed = 1;
-static int shrinks = 1;
+static int is_kept; /* as it was found */
 
 static void tell(program *p, const char *rule, uint64_t seed) {
   (void)fprintf(stderr, "seed %llu, operation %zu: %s\n", (unsigned long long)seed, verdict.at,
                 rule);
   p->count = verdict.at + 1 < p->count ? verdict.at + 1 : p->count;
-  if (shrinks) shrink(p);
+  if (!is_kept) shrink(p);
   program_write(stderr, p);
   (void)fputc('\n', stderr);
 }
@@ -212,11 +204,10 @@ static int is_forgiven(const char *rule, uint64_t wrong, uint64_t lakes) {
   return seconds && strncmp(rule, "foretold", 8) == 0 && wrong <= 1 + lakes / 50000;
 }
 
-static void memory_is_handed_over_in_order(void **state) {
+CASE(memory_is_handed_over_in_order) {
   const time_t begin = time(NULL);
   static program p;
   uint64_t seed = first_seed, wrong = 0;
-  (void)state;
   do {
     const char *rule;
     int is_over;
@@ -227,7 +218,7 @@ static void memory_is_handed_over_in_order(void **state) {
     is_over = !is_forgiven(rule, ++wrong, seed - first_seed);
     tell(&p, rule, seed - 1);
     if (is_over) fail_msg("%s", verdict.rule);
-  } while (seconds ? time(NULL) < begin + seconds : seed < first_seed + LAKES);
+  } while (seconds ? time(NULL) < begin + (time_t)seconds : seed < first_seed + LAKES);
   printf(
       "seeds %llu to %llu: %llu operations, %llu stitches, %llu evictions, %llu waits, %llu "
       "launches, %llu sleeps, %llu loans, %llu imports, %llu faults, %llu refusals, %llu wrong "
@@ -244,47 +235,28 @@ static void memory_is_handed_over_in_order(void **state) {
                 counts.refusals && counts.sleeps && counts.lends && counts.imports);
 }
 
-#define OWN 3 /* cases that are no rows */
-
 int main(int argc, char **argv) {
-  static const struct CMUnitTest own[OWN] = {cmocka_unit_test(text_and_bytes_are_operations),
-                                             cmocka_unit_test(bytes_are_programs),
-                                             cmocka_unit_test(memory_is_handed_over_in_order)};
-  struct CMUnitTest tests[ROWS + OWN];
-  int i;
-  for (i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--seconds") == 0)
-      seconds = strtol(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--seed") == 0)
-      first_seed = strtoull(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--trace") == 0)
-      is_traced = strtol(argv[i + 1], NULL, 10) != 0;
-    else if (strcmp(argv[i], "--shrink") == 0)
-      shrinks = strtol(argv[i + 1], NULL, 10) != 0;
-    else if (strcmp(argv[i], "--mood") == 0)
-      only_mood = strtol(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--bytes") == 0)
-      bytes_to = argv[i + 1];
-    else if (strcmp(argv[i], "--play") == 0) {
-      const int found = play_line(argv[i + 1]);
-      if (found != 2) write_bytes(w.program);
-      return found;
-    } else
-      break;
+  const char *line = NULL;
+  uint64_t mood = MOODS;
+  size_t i;
+  const option_row options[] = {
+      {"seconds", OPTION_COUNT, &seconds, 0, 1e9, "N", "lakes follow one another for so long"},
+      {"seed", OPTION_COUNT, &first_seed, 0, 1e18, "S", "of the first one; default 1"},
+      {"mood", OPTION_COUNT, &mood, 0, MOODS - 1, "M", "programs of this kind alone"},
+      {"no-shrink", OPTION_FLAG, &is_kept, 0, 0, NULL, "tells a finding as it was found"},
+      {"bytes", OPTION_TEXT, &bytes_to, 0, 0, "FILE",
+       "writes what was played last as an input of tests/fuzz/fuzz_play.c"},
+      {"play", OPTION_TEXT, &line, 0, 0, "LINE", "plays a line of language.h"},
+      {"trace", OPTION_FLAG, &is_traced, 0, 0, NULL, "says what is done"},
+  };
+  const option_reader reader = {"test_random", "[OPTION]...", "", "", options, 7};
+  options_alone(&reader, argc, argv);
+  if (mood < MOODS) only_mood = (long)mood;
+  if (line) {
+    const int found = play_line(line);
+    if (found != 2) write_bytes(w.program);
+    return found;
   }
-  if (i < argc) {
-    fprintf(stderr,
-            "usage: %s [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--bytes FILE] "
-            "[--play LINE]\n",
-            argv[0]);
-    return 2;
-  }
-  memset(tests, 0, sizeof(tests));
-  memcpy(tests, own, sizeof(own));
-  for (i = 0; i < (int)ROWS; i++) {
-    tests[OWN + i].name = rows[i].name;
-    tests[OWN + i].test_func = a_line_breaks_no_rule;
-    tests[OWN + i].initial_state = (void *)(uintptr_t)&rows[i];
-  }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (i = 0; i < ROWS; i++) add_case(rows[i].name, a_line_breaks_no_rule, &rows[i]);
+  return run_cases("random");
 }

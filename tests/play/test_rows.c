@@ -1,26 +1,12 @@
-/* usage: test_rows [--play LINE] [--trace 1]
-   What has to come of what is done to a lake: a row is a line of language.h, with the option
+/* What has to come of what is done to a lake: a row is a line of language.h, with the option
    `exact`, and a comment that says why. The judge judges it beside what the line itself compares.
    To add one: find its section, write what is done, and behind it what it has to come to; --play
    tries a line. */
-#include "locks.h"
+#include "lake.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-static unsigned unit_chunks; /* each lake has its own, which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
-#include "gmlake.h"
+#include "cases.h"
+#include "options.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#if defined(PLAY_DEVICE)
-#include PLAY_DEVICE /* in the mock's place */
-#endif
-#include "player.h"
 #include "meanwhile_rows.h"
 #include "misuse_rows.h"
 #include "question_rows.h"
@@ -75,10 +61,9 @@ static void a_row(void **state) {
   }
 }
 
-static void changes_cost_so_many_calls(void **state) {
+CASE(changes_cost_so_many_calls) {
   size_t i;
   int how;
-  (void)state;
   for (i = 0; i < COSTS; i++)
     for (how = TOGETHER; how <= APART; how++) {
       const struct cost *c = &costs[i];
@@ -92,9 +77,8 @@ static void changes_cost_so_many_calls(void **state) {
     }
 }
 
-static void wrong_answers_change_nothing(void **state) {
+CASE(wrong_answers_change_nothing) {
   size_t i;
-  (void)state;
   for (i = 0; i < WRONGS; i++) {
     const struct wrong *row = &wrongs[i];
     char words[1024];
@@ -119,29 +103,15 @@ static const struct table {
               {policy_rows, POLICY_ROWS},
               {paper_rows, PAPER_ROWS}};
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
-#define CASES                                                                         \
-  (ROWS + MISUSE_ROWS + QUESTION_ROWS + SLEEP_ROWS + OBSERVER_ROWS + MEANWHILE_ROWS + \
-   POLICY_ROWS + PAPER_ROWS + 2)
-
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[CASES];
-  struct CMUnitTest *test = tests;
   const char *wanted = NULL;
+  const option_row options[] = {
+      {"play", OPTION_TEXT, &wanted, 0, 0, "LINE", "plays a line of language.h"},
+      {"trace", OPTION_FLAG, &is_traced, 0, 0, NULL, "says what is done"}};
+  const option_reader reader = {"test_rows", "[OPTION]...", "", "", options, 2};
   size_t i, t;
-  int n;
+  options_alone(&reader, argc, argv);
   is_strict = 1;
-  for (n = 1; n + 1 < argc; n += 2) {
-    if (strcmp(argv[n], "--trace") == 0)
-      is_traced = strtol(argv[n + 1], NULL, 10) != 0;
-    else if (strcmp(argv[n], "--play") == 0)
-      wanted = argv[n + 1];
-    else
-      break;
-  }
-  if (n < argc) {
-    (void)fprintf(stderr, "usage: %s [--trace 1] [--play LINE]\n", argv[0]);
-    return 2;
-  }
   if (wanted) {
     const char *rule = play_row(wanted, TOGETHER);
     if (rule) tell_row(rule);
@@ -150,14 +120,8 @@ int main(int argc, char **argv) {
   }
   for (t = 0; t < TABLES; t++)
     for (i = 0; i < tables[t].count; i++) {
-      if (!is_playable(tables[t].rows[i].line)) continue;
-      test->name = tables[t].rows[i].name;
-      test->test_func = a_row;
-      test++->initial_state = (void *)(uintptr_t)&tables[t].rows[i];
+      const row *r = &tables[t].rows[i];
+      if (is_playable(r->line)) add_case(r->name, a_row, r);
     }
-  test->name = "changes_cost_so_many_calls";
-  test++->test_func = changes_cost_so_many_calls;
-  test->name = "wrong_answers_change_nothing";
-  test++->test_func = wrong_answers_change_nothing;
-  return _cmocka_run_group_tests("rows", tests, (size_t)(test - tests), NULL, NULL);
+  return run_cases("rows");
 }

@@ -10,12 +10,7 @@
    every world, --full until nothing new is found. */
 #include "small_lake.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "options.h"
 #include "part.h"
 
@@ -661,7 +656,6 @@ static void explore(void **state) {
 }
 
 int main(int argc, char **argv) {
-  struct CMUnitTest tests[CONFIGS];
   uint64_t depth = 0;
   const char *line = NULL;
   int is_full = 0;
@@ -676,11 +670,6 @@ int main(int argc, char **argv) {
   options_alone(&reader, argc, argv);
   asked_depth = is_full ? WHOLE : (int)depth;
   if (line) return play_line(line);
-  memset(tests, 0, sizeof(tests));
-  for (i = 0; i < CONFIGS; i++) {
-    tests[i].name = configs[i].name;
-    tests[i].test_func = explore;
-    tests[i].initial_state = (void *)(uintptr_t)&configs[i];
-  }
-  return _cmocka_run_group_tests("worlds", tests, CONFIGS, NULL, NULL);
+  for (i = 0; i < CONFIGS; i++) add_case(configs[i].name, explore, &configs[i]);
+  return run_cases("worlds");
 }

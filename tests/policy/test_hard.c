@@ -30,10 +30,9 @@ static void open_hard(size_t chunk_bytes) {
 }
 
 /* However many phases take turns, each gets its own window again. */
-static void phases_converge(void **state) {
+CASE(phases_converge) {
   static const size_t counts[] = {1, 9, 12, 40, 200, 1000};
   size_t i, n;
-  (void)state;
   for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
     uint64_t calls;
     open_hard(CHUNK);
@@ -49,10 +48,9 @@ static void phases_converge(void **state) {
 }
 
 /* Where the newest window of a size is taken, and not the oldest, some stitch for ever. */
-static void random_programs_converge(void **state) {
+CASE(random_programs_converge) {
   uint64_t number;
   size_t n;
-  (void)state;
   for (number = 0; number < 2000; number++) {
     uint64_t calls = 0;
     open_hard(number % 2 ? CHUNK : 8 * CHUNK);
@@ -68,7 +66,7 @@ static void random_programs_converge(void **state) {
 }
 
 /* Small blocks that stay lie together, so large ones in between leave whole chunks behind. */
-static void combs_hold_little_more_than_is_live(void **state) {
+CASE(combs_hold_little_more_than_is_live) {
   static const struct {
     size_t chunk, small, pairs;
     double least; /* of live by reserved memory */
@@ -79,7 +77,6 @@ static void combs_hold_little_more_than_is_live(void **state) {
       {16 * CHUNK, 4 * K, 500, .94},
   };
   size_t i, n;
-  (void)state;
   for (i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
     const size_t row = i / 2, pairs = rows[row].pairs;
     const int is_kept = i % 2 != 0;
@@ -97,9 +94,4 @@ static void combs_hold_little_more_than_is_live(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(phases_converge),
-                                     cmocka_unit_test(random_programs_converge),
-                                     cmocka_unit_test(combs_hold_little_more_than_is_live)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("hard"); }

@@ -90,10 +90,9 @@ static void begin_large(size_t gib_count) {
 }
 
 /* Blocks with too much to spare. */
-static void wrong_pieces_that_are_too_large(void **state) {
+CASE(wrong_pieces_that_are_too_large) {
   const size_t gib = K * K * K;
   void *x, *y;
-  (void)state;
   begin_large(512);
   plan_growth(5 * gib);
   assert_error(try_on(1, LEGACY), INVALID_ARGUMENT);
@@ -118,9 +117,8 @@ static void wrong_pieces_that_are_too_large(void **state) {
 
 /* A plan of more than half of what an arena can number, which is not much too large for the
    request. About what is asked for then no policy is asked. */
-static void pieces_of_a_terabyte_are_too_large(void **state) {
+CASE(pieces_of_a_terabyte_are_too_large) {
   const size_t gib = K * K * K;
-  (void)state;
   begin_large(1500);
   plan_growth(1025 * gib);
   assert_error(try_on(1023 * gib, LEGACY), INVALID_ARGUMENT);
@@ -134,9 +132,8 @@ static void pieces_of_a_terabyte_are_too_large(void **state) {
 
 /* ---- Another lake is another matter ---------------------------------------------------------- */
 
-static void choose_uses_another_lake(void **state) {
+CASE(choose_uses_another_lake) {
   gmlake_desc plain;
-  (void)state;
   prepare(8);
   use_policy();
   open_lake();
@@ -152,11 +149,10 @@ static void choose_uses_another_lake(void **state) {
 
 /* ---- The table itself ------------------------------------------------------------------------ */
 
-static void struct_bytes_that_are_wrong(void **state) {
+CASE(struct_bytes_that_are_wrong) {
   static const size_t sizes[] = {0, sizeof(gmlake_policy) - 1, sizeof(gmlake_policy) + 1, SIZE_MAX};
   gmlake_desc answer_desc;
   size_t i;
-  (void)state;
   for (i = 0; i < 4; i++) {
     prepare(4);
     use_policy();
@@ -174,9 +170,8 @@ static void struct_bytes_that_are_wrong(void **state) {
   finish();
 }
 
-static void the_papers_settings_and_its_authors(void **state) {
+CASE(the_papers_settings_and_its_authors) {
   gmlake_paper paper;
-  (void)state;
   gmlake_paper_init(&paper);
   assert_int_equal(paper.chunk_bytes, 2048 * K);
   assert_int_equal(paper.limit_bytes, 128 * 1024 * K);
@@ -187,13 +182,4 @@ static void the_papers_settings_and_its_authors(void **state) {
   assert_true(!paper.keeps_former && paper.coalesces && paper.allocates_whole);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(wrong_pieces_that_are_too_large),
-      cmocka_unit_test(pieces_of_a_terabyte_are_too_large),
-      cmocka_unit_test(choose_uses_another_lake),
-      cmocka_unit_test(struct_bytes_that_are_wrong),
-      cmocka_unit_test(the_papers_settings_and_its_authors),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("policy"); }

@@ -35,10 +35,9 @@ static void *alloc_one(void *out_ptr) {
 
 /* A thread that has waited for the state lock for so long that it sleeps is let in before the
    holder goes on. */
-static void test_books_are_passed_on(void **state) {
+CASE(test_books_are_passed_on) {
   pthread_t thread;
   void *ptr = NULL, *served = NULL;
-  (void)state;
   main_thread = pthread_self();
   sleeps_of_waiter = sleeps_of_main = is_served = 0;
   start(4);
@@ -71,10 +70,9 @@ static void *plan_one(void *out_place) {
 }
 
 /* The planner who gives the driver lock back and wants it again comes behind the one who waits. */
-static void test_planners_take_turns(void **state) {
+CASE(test_planners_take_turns) {
   pthread_t thread;
   int round, others, own;
-  (void)state;
   start(4);
   for (round = 0; round < 100; round++) {
     place = 0;
@@ -91,10 +89,4 @@ static void test_planners_take_turns(void **state) {
   finish();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_books_are_passed_on),
-      cmocka_unit_test(test_planners_take_turns),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("fairness"); }

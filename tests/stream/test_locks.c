@@ -1,20 +1,8 @@
 /* The lake's and the mock's locks, of which every row of tests/play is judged (judge.h): here what
    no row says. */
-#include "play/locks.h"
+#include "play/lake.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-static unsigned unit_chunks; /* each lake has its own, which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
-#include "gmlake.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "play/player.h"
+#include "cases.h"
 
 /* Plays a line; `look` is called before its first word and behind each. */
 static void plays(const char *line, void (*look)(void)) {
@@ -41,10 +29,7 @@ static void damage(void) {
   lake->stats.live_count--;
 }
 
-static void a_check_that_finds_damage(void **state) {
-  (void)state;
-  plays("{} +a=1", damage);
-}
+CASE(a_check_that_finds_damage) { plays("{} +a=1", damage); }
 
 /* Whatever it answers. */
 #define LAKE_CALL(call)                                  \
@@ -128,10 +113,7 @@ static void call_the_lake(void) {
   change_the_lake(&growing, w.pools[1].value, growing);
 }
 
-static void every_call_takes_the_state_lock(void **state) {
-  (void)state;
-  plays("{share} P0 N0:4", call_the_lake);
-}
+CASE(every_call_takes_the_state_lock) { plays("{share} P0 N0:4", call_the_lake); }
 
 #define MOCK_CALL(call) ((void)(call), is_well(#call))
 
@@ -154,10 +136,7 @@ static void call_the_mock(void) {
   MOCK_CALL(mock->clock_ns(mock->user));
 }
 
-static void the_mocks_calls_give_back_its_own(void **state) {
-  (void)state;
-  plays("{}", call_the_mock);
-}
+CASE(the_mocks_calls_give_back_its_own) { plays("{}", call_the_mock); }
 
 /* lock_give spoils what the mock has of the call. */
 static void fail_the_mock(void) {
@@ -170,10 +149,7 @@ static void fail_the_mock(void) {
   judge(code == 999, "the mock's answer is read behind its lock"); /* CUDA_ERROR_UNKNOWN */
 }
 
-static void the_mocks_answers_are_read_under_its_lock(void **state) {
-  (void)state;
-  plays("{}", fail_the_mock);
-}
+CASE(the_mocks_answers_are_read_under_its_lock) { plays("{}", fail_the_mock); }
 
 /* Another thread's growth is over in the middle of this shrink, and the buffer is empty then. */
 static int shrink_while_it_is_busy(void *user, gmlake *of, const gmlake_error_info *info) {
@@ -195,20 +171,10 @@ static void end_growth(void) {
 }
 
 /* A shrink in the out-of-memory handler is refused where it is a growth when its turn comes. */
-static void a_handlers_shrink_becomes_a_growth_while_it_waits(void **state) {
-  (void)state;
+CASE(a_handlers_shrink_becomes_a_growth_while_it_waits) {
   before_turn = end_growth;
   plays("{cap:4 exact} N0:4 z0:2 in:turn=2( z0:0 ) +a=8!O buffer-bytes=0", use_handler);
   before_turn = NULL;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_check_that_finds_damage),
-      cmocka_unit_test(every_call_takes_the_state_lock),
-      cmocka_unit_test(the_mocks_calls_give_back_its_own),
-      cmocka_unit_test(the_mocks_answers_are_read_under_its_lock),
-      cmocka_unit_test(a_handlers_shrink_becomes_a_growth_while_it_waits),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("locks"); }

@@ -27,10 +27,9 @@ static void abandon(void) {
 
 /* Of a long queue the part that has completed is known early: fences stand in between. Every
    other chunk is freed, so that no two are one range of memory. */
-static void a_long_queue_of_frees_completes_in_parts(void **state) {
+CASE(a_long_queue_of_frees_completes_in_parts) {
   void *b[300];
   size_t i;
-  (void)state;
   open_two(400);
   gmlake_mock_stream_set_lag(mock, A, 1000);
   for (i = 0; i < 300; i++) b[i] = take_on(C, A);
@@ -49,11 +48,10 @@ static void a_long_queue_of_frees_completes_in_parts(void **state) {
 
 /* Eight programs of two streams that repeat themselves. All work is complete at once, but only who
    asks knows that. In the last twenty steps they hardly need new windows. */
-static void programs_of_two_streams_settle(void **state) {
+CASE(programs_of_two_streams_settle) {
   enum { STEPS = 80, BLOCKS = 120 };
   uint64_t late = 0;
   uint32_t seed, steps, i;
-  (void)state;
   for (seed = 1; seed <= 8; seed++) {
     uint64_t stitches = 0;
     open_two(4096);
@@ -83,13 +81,12 @@ static void programs_of_two_streams_settle(void **state) {
 /* ---- Forgotten streams ----------------------------------------------------------------------- */
 
 /* 65,533 streams at a time, all but the last of which are one record here. */
-static void numbers_of_streams_end(void **state) {
+CASE(numbers_of_streams_end) {
   static gmlk_stream *items[GMLK_STREAMS_MAX + 1];
   gmlk_stream used;
   gmlk_streams streams;
   gmlk_host host;
   size_t i;
-  (void)state;
   memset(&used, 0, sizeof(used));
   memset(&streams, 0, sizeof(streams));
   memset(&host, 0, sizeof(host));
@@ -128,12 +125,11 @@ static gmlake_result count_questions(void *user, gmlake_stream stream, int *out_
 
 /* A stream that may be gone is asked about in calls that name it only, and an answer that tells
    nothing ends nothing; nor does a backend that cannot be asked. */
-static void who_is_asked_whether_a_capture_runs(void **state) {
+CASE(who_is_asked_whether_a_capture_runs) {
   gmlake_backend shorter;
   gmlake_pool *pool;
   void *p;
   int may_end;
-  (void)state;
   for (may_end = 0; may_end < 2; may_end++) {
     prepare(8);
     if (may_end) desc.flags = GMLAKE_STREAMS_MAY_END;
@@ -177,11 +173,10 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
 /* More events than a stream has fences: 93 frees of a chunk on A complete one by one. Three of four
    chunks are freed, joined, so clean with the third. What is idle is never more than what is
    complete. */
-static void thinned_fences_make_nothing_clean_too_early(void **state) {
+CASE(thinned_fences_make_nothing_clean_too_early) {
   gmlake_budget budget;
   void *p[124];
   size_t i;
-  (void)state;
   prepare(256);
   open_lake();
   A = open_stream();
@@ -206,12 +201,11 @@ static void thinned_fences_make_nothing_clean_too_early(void **state) {
 
 /* Each of them has two halves of chunks behind one event: what was waited for is not waited for
    again, neither by one request nor by many. What completes makes room for other notes. */
-static void no_wait_on_the_device_is_queued_twice(void **state) {
+CASE(no_wait_on_the_device_is_queued_twice) {
   gmlake_stream many[MANY];
   void *blocks[2 * MANY];
   size_t at_once, i;
   const gmlk_stream *s;
-  (void)state;
   for (at_once = 1; at_once <= 2 * MANY; at_once *= 2 * MANY) {
     prepare(MANY);
     open_lake();
@@ -262,9 +256,8 @@ static size_t lost_streams(void) {
 }
 
 /* An answer that tells nothing leaves the number as it is. */
-static void an_id_that_cannot_be_had_changes_nothing(void **state) {
+CASE(an_id_that_cannot_be_had_changes_nothing) {
   void *p;
-  (void)state;
   open_may_end(2);
   p = take_on(C, A);
   hold(A);
@@ -276,9 +269,8 @@ static void an_id_that_cannot_be_had_changes_nothing(void **state) {
 }
 
 /* A backend that cannot wait for the device: what is lost stays pending, and says so. */
-static void a_backend_that_cannot_wait_for_the_device(void **state) {
+CASE(a_backend_that_cannot_wait_for_the_device) {
   void *p;
-  (void)state;
   prepare(2);
   shorter = *mock;
   shorter.struct_bytes = offsetof(gmlake_backend, stream_id);
@@ -296,9 +288,8 @@ static void a_backend_that_cannot_wait_for_the_device(void **state) {
 }
 
 /* The lake never saw the stream before it was gone. */
-static void a_free_on_a_stream_that_never_was(void **state) {
+CASE(a_free_on_a_stream_that_never_was) {
   void *p;
-  (void)state;
   open_may_end(2);
   p = take_on(C, B);
   gmlake_mock_stream_destroy(mock, A);
@@ -308,17 +299,4 @@ static void a_free_on_a_stream_that_never_was(void **state) {
   abandon();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_free_on_a_stream_that_never_was),
-      cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
-      cmocka_unit_test(programs_of_two_streams_settle),
-      cmocka_unit_test(numbers_of_streams_end),
-      cmocka_unit_test(who_is_asked_whether_a_capture_runs),
-      cmocka_unit_test(thinned_fences_make_nothing_clean_too_early),
-      cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
-      cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
-      cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("streams"); }

@@ -7,18 +7,11 @@
 #include "gmlake.h"
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "cases.h"
 #include "options.h"
 #include "patience.h"
 #include "splitmix.h"
@@ -558,31 +551,22 @@ static void run_random(int threads, int steps, int kinds, gmlake_cross_stream cr
   run_random_with(threads, steps, kinds, cross_stream, NULL);
 }
 
-static void test_one_thread(void **state) {
-  (void)state;
-  run_random(1, 12000, 0, GMLAKE_GROW_FIRST);
-}
+CASE(test_one_thread) { run_random(1, 12000, 0, GMLAKE_GROW_FIRST); }
 
-static void test_two_threads(void **state) {
-  (void)state;
-  run_random(2, 6000, 0, GMLAKE_WAIT_FIRST);
-}
+CASE(test_two_threads) { run_random(2, 6000, 0, GMLAKE_WAIT_FIRST); }
 
-static void test_eight_threads(void **state) {
-  (void)state;
+CASE(test_eight_threads) {
   run_random(8, 2000, 0, GMLAKE_GROW_FIRST);
   run_random(8, 2000, 0, GMLAKE_WAIT_FIRST);
 }
 
-static void test_thirty_two_threads(void **state) {
-  (void)state;
+CASE(test_thirty_two_threads) {
   run_random(32, 500, 0, GMLAKE_GROW_FIRST);
   run_random(32, 500, 0, GMLAKE_WAIT_FIRST);
 }
 
-static void test_threads_and_a_policy(void **state) {
+CASE(test_threads_and_a_policy) {
   gmlake_policy less = some_policy;
-  (void)state;
   policy_random = 1;
   run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &some_policy);
   run_random_with(4, 2000, FAULTS, GMLAKE_WAIT_FIRST, &some_policy);
@@ -592,26 +576,18 @@ static void test_threads_and_a_policy(void **state) {
   run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &less);
 }
 
-static void test_threads_and_faults(void **state) {
-  (void)state;
+CASE(test_threads_and_faults) {
   run_random(8, 2000, FAULTS, GMLAKE_WAIT_FIRST);
   run_random(32, 500, FAULTS, GMLAKE_GROW_FIRST);
 }
 
-static void test_threads_and_captures(void **state) {
-  (void)state;
+CASE(test_threads_and_captures) {
   run_random(2, 6000, CAPTURES, GMLAKE_GROW_FIRST);
   run_random(8, 2000, CAPTURES, GMLAKE_WAIT_FIRST);
   run_random_with(4, 2000, CAPTURES, GMLAKE_GROW_FIRST, &some_policy);
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_thread),           cmocka_unit_test(test_two_threads),
-      cmocka_unit_test(test_eight_threads),        cmocka_unit_test(test_thirty_two_threads),
-      cmocka_unit_test(test_threads_and_faults),   cmocka_unit_test(test_threads_and_captures),
-      cmocka_unit_test(test_threads_and_a_policy),
-  };
   uint64_t seconds = 0;
   const option_row rows[] = {{"seconds", OPTION_COUNT, &seconds, 0, 1e9, "N",
                               "all tests over and over for so long, with other seeds"}};
@@ -621,7 +597,7 @@ int main(int argc, char **argv) {
   options_alone(&reader, argc, argv);
   end = time(NULL) + (time_t)seconds;
   do {
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = run_cases("threads");
     seed++;
   } while (!failed && time(NULL) < end);
   if (seconds)

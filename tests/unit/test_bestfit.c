@@ -7,11 +7,10 @@
 #include "fixture.h"
 
 /* Each arena gives up 64 windows a call, and the one that asks is asked twice. */
-static void stitch_free_drops_64_windows_a_call(void **state) {
+CASE(stitch_free_drops_64_windows_a_call) {
   enum { WINDOWS = 130 };
   void *b[4 * WINDOWS], *w[WINDOWS];
   size_t i;
-  (void)state;
   prepare(4 * WINDOWS);
   desc.stitched_bytes_max = 2 * WINDOWS * C;
   open_lake();
@@ -37,11 +36,10 @@ static void *take_flags_on(size_t bytes, gmlake_stream stream) {
 }
 
 /* A search looked at 32 windows of a size that other streams hold back, and not behind them. */
-static void a_free_window_is_found_behind_any_number(void **state) {
+CASE(a_free_window_is_found_behind_any_number) {
   gmlake_stream a, b;
   void *blocks[82], *windows[41];
   int i;
-  (void)state;
   start(170);
   assert_ok(gmlake_mock_stream_create(mock, &a));
   assert_ok(gmlake_mock_stream_create(mock, &b));
@@ -75,11 +73,10 @@ static void lay_pairs(void ***list, size_t bytes, size_t pair) {
 
 /* Only the sixteen longest free ranges were looked at for a window's ends, however many there were:
    the lake grew. Here they begin chunks, and the one that ends a chunk is the 22nd. */
-static void the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges(void **state) {
+CASE(the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges) {
   void *holes[21 + 52 * 8], **next = holes, *tail;
   uint64_t chunks;
   int i;
-  (void)state;
   start(100);
   for (i = 0; i < 21; i++) lay_pairs(&next, C / 8 * 5, C);
   for (i = 0; i < 52; i++) lay_pairs(&next, C / 16, C / 8);
@@ -94,11 +91,4 @@ static void the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges(void **stat
   finish();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_free_window_is_found_behind_any_number),
-      cmocka_unit_test(the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges),
-      cmocka_unit_test(stitch_free_drops_64_windows_a_call),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("bestfit"); }

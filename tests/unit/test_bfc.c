@@ -2,18 +2,10 @@
    usage: test_bfc [directory of the traces]; link with cmocka, zlib and pthreads.
    The implementation is included with all hooks replaced by ones that count, so that the tests see
    its host memory, its lock and its inside. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <pthread.h>
 
-#include <cmocka.h>
-
+#include "cases.h"
 #include "trace.h"
 
 #if !defined(TEST_TRACES)
@@ -185,7 +177,7 @@ static void finish(gmlake_bfc *bfc) {
 
 /* ---- Arguments and errors -------------------------------------------------------------------- */
 
-static void test_result_names(void **state) {
+CASE(test_result_names) {
   static const char *const names[] = {"GMLAKE_BFC_OK",
                                       "GMLAKE_BFC_ERROR_INVALID_ARGUMENT",
                                       "GMLAKE_BFC_ERROR_OUT_OF_HOST_MEMORY",
@@ -195,7 +187,6 @@ static void test_result_names(void **state) {
                                       "GMLAKE_BFC_ERROR_DOUBLE_FREE",
                                       "GMLAKE_BFC_ERROR_CORRUPT"};
   int i;
-  (void)state;
   for (i = 0; i < 8; i++)
     assert_string_equal(gmlake_bfc_result_name((gmlake_bfc_result)i), names[i]);
   assert_string_equal(gmlake_bfc_result_name((gmlake_bfc_result)99), "GMLAKE_BFC_ERROR_?");
@@ -217,9 +208,8 @@ static void named_free(void *user, void *ptr) {
   free(ptr);
 }
 
-static void test_create_refuses(void **state) {
+CASE(test_create_refuses) {
   gmlake_bfc_desc good = fresh_desc(), desc = good;
-  (void)state;
   assert_error(gmlake_bfc_create(&good, NULL), INVALID_ARGUMENT);
   refuse_desc(NULL);
   desc.segment_alloc = NULL, refuse_desc(&desc), desc = good;
@@ -256,7 +246,7 @@ static void test_create_refuses(void **state) {
 
 /* The last values that are taken, one at a time; test_create_refuses has those beside them. A byte
    and a byte more than small_bytes_max are then served, from so many segments. */
-static void test_create_takes_the_bounds(void **state) {
+CASE(test_create_takes_the_bounds) {
   static const struct {
     size_t field, value;
     int segment_count; /* 1: rounded, the byte is no longer small */
@@ -284,7 +274,6 @@ static void test_create_takes_the_bounds(void **state) {
       {AT(limit_bytes), SIZE_MAX, 2},
   };
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     gmlake_bfc_desc desc = fresh_desc();
     gmlake_bfc *bfc;
@@ -301,12 +290,11 @@ static void test_create_takes_the_bounds(void **state) {
   }
 }
 
-static void test_null_arguments(void **state) {
+CASE(test_null_arguments) {
   gmlake_bfc *bfc = fresh();
   gmlake_bfc_stats stats;
   void *ptr = bfc;
   size_t bytes = 7;
-  (void)state;
   memset(&stats, 0, sizeof stats);
   assert_ok(gmlake_bfc_destroy(NULL));
   assert_error(gmlake_bfc_alloc(bfc, 1, NULL, NULL), INVALID_ARGUMENT);
@@ -330,12 +318,11 @@ static void test_null_arguments(void **state) {
   finish(bfc);
 }
 
-static void test_wrong_pointers(void **state) {
+CASE(test_wrong_pointers) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc = make(&desc), *another = make(&desc);
   char *a = take(bfc, 1000), *b = take(bfc, 1000), *foreign = take(another, 1000);
   gmlake_bfc_stats before, after;
-  (void)state;
   give(bfc, b);
   before = stats_of(bfc);
   assert_error(gmlake_bfc_free(bfc, b), DOUBLE_FREE);
@@ -361,12 +348,11 @@ static void test_wrong_pointers(void **state) {
   finish(bfc);
 }
 
-static void test_sizes_that_overflow(void **state) {
+CASE(test_sizes_that_overflow) {
   static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 510, SIZE_MAX - 511, SIZE_MAX - MIB};
   gmlake_bfc *bfc = fresh();
   char *a = take(bfc, 1);
   size_t i;
-  (void)state;
   for (i = 0; i < 4; i++) {
     void *ptr = a;
     assert_error(gmlake_bfc_alloc(bfc, sizes[i], NULL, &ptr), OUT_OF_DEVICE_MEMORY);
@@ -387,11 +373,10 @@ static void test_sizes_that_overflow(void **state) {
 
 /* The last size that can be rounded is the device's to refuse, once more after the cached segments
    are gone. */
-static void test_the_largest_size(void **state) {
+CASE(test_the_largest_size) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc;
   void *ptr = &ptr;
-  (void)state;
   desc.large_round_bytes = 512;
   bfc = make(&desc);
   test_device.capacity_bytes = MIB;
@@ -410,11 +395,10 @@ static void test_the_largest_size(void **state) {
 
 /* ---- Description ----------------------------------------------------------------------------- */
 
-static void test_defaults_are_what_zero_means(void **state) {
+CASE(test_defaults_are_what_zero_means) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc = make(&desc);
   gmlake_bfc_desc filled = bfc->desc;
-  (void)state;
   assert_size(filled.round_bytes, 512);
   assert_size(filled.small_bytes_max, 1048576);
   assert_size(filled.small_segment_bytes, 2097152);
@@ -427,11 +411,10 @@ static void test_defaults_are_what_zero_means(void **state) {
   finish(bfc);
 }
 
-static void test_lock_and_single_threaded(void **state) {
+CASE(test_lock_and_single_threaded) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc = make(&desc);
   void *ptr = NULL;
-  (void)state;
   assert_int_equal(hook_mutex_count, 1);
   assert_ok(gmlake_bfc_alloc(bfc, 1, NULL, &ptr));
   assert_int_equal(hook_lock_count, 1);
@@ -455,11 +438,10 @@ static void test_lock_and_single_threaded(void **state) {
   finish(bfc);
 }
 
-static void test_host_allocator_of_the_description(void **state) {
+CASE(test_host_allocator_of_the_description) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc;
   int held_count = 0;
-  (void)state;
   desc.malloc_fn = named_malloc;
   desc.free_fn = named_free;
   desc.malloc_user = &held_count;
@@ -471,10 +453,9 @@ static void test_host_allocator_of_the_description(void **state) {
   assert_int_equal(held_count, 0);
 }
 
-static void test_stats_struct_bytes(void **state) {
+CASE(test_stats_struct_bytes) {
   gmlake_bfc *bfc = fresh();
   gmlake_bfc_stats stats;
-  (void)state;
   take(bfc, 1000);
   memset(&stats, 0x5A, sizeof stats);
   stats.struct_bytes = offsetof(gmlake_bfc_stats, active_bytes);
@@ -531,9 +512,8 @@ static int take_despite_fault(gmlake_bfc *bfc, size_t bytes) {
   return 1;
 }
 
-static void test_every_host_fault(void **state) {
+CASE(test_every_host_fault) {
   int call, met = 1, met_count = 0;
-  (void)state;
   for (call = 0; met; call++) {
     gmlake_bfc_desc desc = fresh_desc();
     failing_host host = {0, 0};
@@ -581,11 +561,10 @@ static gmlake_bfc *striped(gmlkb_block *block[7]) {
   return bfc;
 }
 
-static void test_check_sees_broken_blocks(void **state) {
+CASE(test_check_sees_broken_blocks) {
   gmlkb_block *block[7];
   gmlake_bfc *bfc = striped(block);
   size_t i;
-  (void)state;
   for (i = 0; i < 7; i++) {
     assert_seen(bfc, uintptr_t, block[i]->address, block[i]->address + 512);
     assert_seen_size(bfc, block[i]->bytes, block[i]->bytes + 512);
@@ -600,12 +579,11 @@ static void test_check_sees_broken_blocks(void **state) {
   finish(bfc);
 }
 
-static void test_check_sees_broken_structures(void **state) {
+CASE(test_check_sees_broken_structures) {
   gmlkb_block *block[7], *root, **bucket;
   gmlake_bfc *bfc = striped(block);
   uint32_t priority;
   size_t i;
-  (void)state;
   root = bfc->free_root[1];
   assert_seen_block(bfc, bfc->free_root[1], NULL);
   assert_seen_block(bfc, bfc->free_root[0], root);
@@ -629,11 +607,10 @@ static void test_check_sees_broken_structures(void **state) {
 }
 
 /* No child is above its parent; as high it may be, since priorities are drawn at random. */
-static void test_check_knows_the_order_of_priorities(void **state) {
+CASE(test_check_knows_the_order_of_priorities) {
   gmlkb_block *block[7], *node[4];
   gmlake_bfc *bfc = striped(block);
   size_t i, count = 0;
-  (void)state;
   node[count++] = bfc->free_root[1];
   for (i = 0; i < count; i++) {
     gmlkb_block *parent = node[i], *child[2];
@@ -658,10 +635,9 @@ static void test_check_knows_the_order_of_priorities(void **state) {
 
 /* Order is by stream, size and address alone: with priorities that are all the same, or the other
    way round, every fit is the one that it was. */
-static void test_priorities_choose_nothing(void **state) {
+CASE(test_priorities_choose_nothing) {
   uintptr_t served[3][16];
   int how;
-  (void)state;
   for (how = 0; how < 3; how++) {
     gmlake_bfc *bfc = fresh();
     char *part[32];
@@ -680,10 +656,9 @@ static void test_priorities_choose_nothing(void **state) {
   }
 }
 
-static void test_check_sees_broken_segments(void **state) {
+CASE(test_check_sees_broken_segments) {
   gmlake_bfc *bfc = fresh();
   gmlkb_segment *newest, *oldest;
-  (void)state;
   take(bfc, 1);
   take(bfc, 20 * MIB);
   newest = bfc->segments;
@@ -704,9 +679,8 @@ static void test_check_sees_broken_segments(void **state) {
 }
 
 /* A device that hands out the same memory twice: the new segment begins in the old one, or ends. */
-static void test_check_sees_overlapping_segments(void **state) {
+CASE(test_check_sees_overlapping_segments) {
   int i;
-  (void)state;
   for (i = 0; i < 2; i++) {
     gmlake_bfc *bfc = fresh();
     void *ptr = NULL;
@@ -719,10 +693,9 @@ static void test_check_sees_overlapping_segments(void **state) {
 }
 
 /* Each of these breaks one invariant and keeps all others, statistics too. */
-static void test_check_sees_free_neighbours(void **state) {
+CASE(test_check_sees_free_neighbours) {
   gmlake_bfc *bfc = fresh();
   gmlkb_block *block;
-  (void)state;
   give(bfc, take(bfc, 1));
   block = bfc->segments->first;
   gmlkb_tree_remove(&bfc->free_root[1], block);
@@ -747,10 +720,9 @@ static void move_boundary(gmlake_bfc *bfc, gmlkb_block *live, size_t bytes) {
   gmlkb_tree_insert(&bfc->free_root[1], rest);
 }
 
-static void test_check_sees_odd_sizes(void **state) {
+CASE(test_check_sees_odd_sizes) {
   gmlake_bfc *bfc = fresh();
   gmlkb_block *live;
-  (void)state;
   take(bfc, 512);
   live = bfc->segments->first;
   move_boundary(bfc, live, 512);
@@ -769,11 +741,10 @@ static void test_check_sees_odd_sizes(void **state) {
   finish(bfc);
 }
 
-static void test_check_sees_strangers(void **state) {
+CASE(test_check_sees_strangers) {
   gmlake_bfc *bfc = fresh();
   gmlkb_block *free_block, *live, stranger, **link;
   int small;
-  (void)state;
   take(bfc, 2 * MIB);
   take(bfc, 512);
   for (small = 0; small < 2; small++) {
@@ -798,7 +769,7 @@ static void test_check_sees_strangers(void **state) {
   finish(bfc);
 }
 
-static void test_check_recounts_statistics(void **state) {
+CASE(test_check_recounts_statistics) {
   gmlake_bfc *bfc = fresh();
   gmlake_bfc_stats *stats = &bfc->stats;
   size_t *const bytes[] = {&stats->requested_bytes, &stats->active_bytes, &stats->reserved_bytes,
@@ -810,7 +781,6 @@ static void test_check_recounts_statistics(void **state) {
                               &stats->segment_alloc_count, &stats->segment_free_count,
                               &stats->segment_count,       &stats->live_count};
   size_t i;
-  (void)state;
   take(bfc, 1000);
   for (i = 0; i < 4; i++) {
     assert_seen_size(bfc, *bytes[i], *bytes[i] - 1);
@@ -821,10 +791,9 @@ static void test_check_recounts_statistics(void **state) {
 }
 
 /* A list that is longer than it says, a block that no list has, a large block twice in its tree. */
-static void test_check_counts_lists(void **state) {
+CASE(test_check_counts_lists) {
   gmlake_bfc *bfc = fresh();
   gmlkb_block *lost;
-  (void)state;
   take(bfc, 1000);
   take(bfc, 20 * MIB);
   assert_seen_size(bfc, bfc->stats.segment_count, 1);
@@ -876,12 +845,11 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static void test_threads(void **state) {
+CASE(test_threads) {
   gmlake_bfc *bfc = fresh();
   pthread_t thread[4];
   worker workers[4];
   uint32_t i;
-  (void)state;
   for (i = 0; i < 4; i++) {
     workers[i].bfc = bfc;
     workers[i].number = i + 1;
@@ -1133,9 +1101,8 @@ static void random_walk(uint32_t seed, gmlake_bfc_desc desc, size_t capacity_byt
   free(walk.m);
 }
 
-static void test_random_against_model(void **state) {
+CASE(test_random_against_model) {
   uint32_t seed;
-  (void)state;
   for (seed = 1; seed <= 6; seed++) {
     gmlake_bfc_desc desc = fresh_desc();
     random_walk(seed, desc, 300 * MIB);
@@ -1238,51 +1205,20 @@ static void compare_to_torch(const trace_case *c, int falling) {
 
 /* Among equal blocks the lowest address wins, and torch's addresses are not in the traces. With
    segments at rising addresses that changes two peaks a little. */
-static void test_traces_with_rising_addresses(void **state) {
+CASE(test_traces_with_rising_addresses) {
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof trace_cases / sizeof trace_cases[0]; i++)
     compare_to_torch(&trace_cases[i], 0);
 }
 
 /* With segments at falling addresses every peak is torch's. */
-static void test_traces_with_falling_addresses(void **state) {
+CASE(test_traces_with_falling_addresses) {
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof trace_cases / sizeof trace_cases[0]; i++)
     compare_to_torch(&trace_cases[i], 1);
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_result_names),
-      cmocka_unit_test(test_create_refuses),
-      cmocka_unit_test(test_create_takes_the_bounds),
-      cmocka_unit_test(test_null_arguments),
-      cmocka_unit_test(test_wrong_pointers),
-      cmocka_unit_test(test_sizes_that_overflow),
-      cmocka_unit_test(test_the_largest_size),
-      cmocka_unit_test(test_defaults_are_what_zero_means),
-      cmocka_unit_test(test_lock_and_single_threaded),
-      cmocka_unit_test(test_host_allocator_of_the_description),
-      cmocka_unit_test(test_stats_struct_bytes),
-      cmocka_unit_test(test_every_host_fault),
-      cmocka_unit_test(test_check_sees_broken_blocks),
-      cmocka_unit_test(test_check_sees_broken_structures),
-      cmocka_unit_test(test_check_knows_the_order_of_priorities),
-      cmocka_unit_test(test_priorities_choose_nothing),
-      cmocka_unit_test(test_check_sees_broken_segments),
-      cmocka_unit_test(test_check_sees_overlapping_segments),
-      cmocka_unit_test(test_check_sees_free_neighbours),
-      cmocka_unit_test(test_check_sees_odd_sizes),
-      cmocka_unit_test(test_check_sees_strangers),
-      cmocka_unit_test(test_check_recounts_statistics),
-      cmocka_unit_test(test_check_counts_lists),
-      cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_random_against_model),
-      cmocka_unit_test(test_traces_with_rising_addresses),
-      cmocka_unit_test(test_traces_with_falling_addresses),
-  };
   if (argc > 1) trace_directory = argv[1];
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_cases("bfc");
 }

@@ -28,13 +28,12 @@ static void resize(gmlake_buffer *buffer, size_t bytes) { resize_on(buffer, byte
 
 /* On the modelled H200, among other calls: a new chunk, another buffer's, one that takes the place
    of a mapping. */
-static void a_commit_of_2_mib_costs_what_is_promised(void **state) {
+CASE(a_commit_of_2_mib_costs_what_is_promised) {
   static const char *const kinds[] = {"new", "remapped", "in another's place"};
   static const uint64_t most_ns[] = {60000, 45000, 45000};
   gmlake_buffer_desc wanted = buffer_desc(64 * MIB);
   gmlake_buffer *buffers[3];
   size_t i, kind;
-  (void)state;
   prepare_books(0, 0, GMLAKE_MOCK_COSTS_REPLAYED);
   open_lake();
   wanted.chunk_bytes = 2 * MIB;
@@ -58,13 +57,12 @@ static void a_commit_of_2_mib_costs_what_is_promised(void **state) {
 
 /* 2 MiB at a time on the modelled H200, with costs alone and as replayed; 60 where the chunk is
    mapped for blocks, too. */
-static void growing_by_2_mib_takes_less_than_40_us(void **state) {
+CASE(growing_by_2_mib_takes_less_than_40_us) {
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer;
   uint64_t ns, most;
   size_t i;
   int costs;
-  (void)state;
   for (costs = GMLAKE_MOCK_COSTS_ALONE; costs <= GMLAKE_MOCK_COSTS_REPLAYED; costs++) {
     most = 0;
     prepare_books(0, 0, (gmlake_mock_costs)costs);
@@ -91,11 +89,10 @@ static void growing_by_2_mib_takes_less_than_40_us(void **state) {
   }
 }
 
-static void chunks_are_2_mib_or_the_granularity(void **state) {
+CASE(chunks_are_2_mib_or_the_granularity) {
   gmlake_buffer_desc wanted;
   gmlake_mock_desc mock_desc;
   gmlake_buffer *buffer, *other;
-  (void)state;
   start(128);
   memset(&wanted, 0, sizeof(wanted));
   wanted.max_bytes = 3 * MIB;
@@ -145,8 +142,7 @@ static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_t
   return mock->create(user, bytes, handle_types, out_handle, out_code);
 }
 
-static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
-  (void)state;
+CASE(a_growing_buffer_is_not_shrunk_meanwhile) {
   start_hooked(8);
   memset(&rival, 0, sizeof(rival));
   rival.buffer = open_buffer(8);
@@ -164,10 +160,9 @@ static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
 /* ---- Records --------------------------------------------------------------------------------- */
 
 /* A change makes the records that it needs, however many are unused. */
-static void records_are_made_before_they_are_taken(void **state) {
+CASE(records_are_made_before_they_are_taken) {
   gmlake_buffer *buffer, *other = NULL;
   gmlake_buffer_desc wanted = buffer_desc(2 * C);
-  (void)state;
   start(16);
   buffer = open_buffer(3);
   resize(buffer, 3 * C);
@@ -185,10 +180,9 @@ static void records_are_made_before_they_are_taken(void **state) {
 
 /* One free range is cut into chunks again, for which there are records, whoever took those that
    were left over when the chunks became one. */
-static void growing_again_has_its_records(void **state) {
+CASE(growing_again_has_its_records) {
   gmlake_buffer *buffer;
   int i;
-  (void)state;
   start(128);
   buffer = open_buffer(100);
   step(gmlake_buffer_resize(lake, buffer, 100 * C, LEGACY));
@@ -200,17 +194,9 @@ static void growing_again_has_its_records(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(growing_again_has_its_records),
-      cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
-      cmocka_unit_test(a_commit_of_2_mib_costs_what_is_promised),
-      cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
-      cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),
-      cmocka_unit_test(records_are_made_before_they_are_taken),
-  };
   int failed;
   is_apart = 1;
-  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  failed = run_cases("buffers_apart");
   is_apart = 0;
-  return failed + cmocka_run_group_tests(tests, NULL, NULL);
+  return failed + run_cases("buffers");
 }

@@ -6,15 +6,7 @@
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "part.h"
 #include "splitmix.h"
 
@@ -55,10 +47,9 @@ static void host_close(const gmlk_host *host) {
 
 /* ---- sizes ---- */
 
-static void test_sizes(void **state) {
+CASE(test_sizes) {
   const size_t max = SIZE_MAX;
   size_t out = 7;
-  (void)state;
   assert_true(gmlk_size_round_up(0, 512, &out));
   assert_int_equal(out, 0);
   assert_true(gmlk_size_round_up(513, 512, &out));
@@ -73,9 +64,8 @@ static void test_sizes(void **state) {
   assert_true(out == max);
 }
 
-static void test_bits(void **state) {
+CASE(test_bits) {
   unsigned bit;
-  (void)state;
   for (bit = 0; bit < 64; bit++) {
     uint64_t value = (uint64_t)1 << bit;
     assert_int_equal(gmlk_log2(value), bit);
@@ -89,11 +79,10 @@ static void test_bits(void **state) {
 
 /* ---- host memory ---- */
 
-static void test_host_resize(void **state) {
+CASE(test_host_resize) {
   gmlk_host host;
   uint16_t *p = NULL, *kept;
   size_t capacity = 0;
-  (void)state;
   host_open(&host, 1);
   assert_true(gmlk_host_resize(&host, &p, &capacity, 4, sizeof(*p)));
   assert_int_equal(capacity, 4);
@@ -293,9 +282,8 @@ static void run_holes(uint32_t kind, uint64_t seed) {
   assert_null(gmlk_bins_best(&holes, 1));
 }
 
-static void test_holes_random(void **state) {
+CASE(test_holes_random) {
   uint32_t kind;
-  (void)state;
   for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
 }
 
@@ -306,9 +294,8 @@ static uint64_t edge_of(unsigned bin) {
   return ((uint64_t)GMLK_BINS_EXACT << (behind / parts)) / parts * (parts + behind % parts);
 }
 
-static void test_bin_edges(void **state) {
+CASE(test_bin_edges) {
   unsigned bin;
-  (void)state;
   for (bin = 1; bin < GMLK_BINS; bin++) {
     uint64_t first = edge_of(bin);
     assert_true(first <= 0xFFFFFFFFu);
@@ -320,10 +307,9 @@ static void test_bin_edges(void **state) {
 }
 
 /* What was found to be missing is not looked for, until it comes. */
-static void test_best_remembers(void **state) {
+CASE(test_best_remembers) {
   const uint32_t size = gmlk_bin_grains(gmlk_bin_of(5000));
   uint32_t i;
-  (void)state;
   holes_open();
   for (i = 0; i < 20; i++) gmlk_bins_insert(&holes, &hole_blocks[i], size + 2);
   assert_null(gmlk_bins_best(&holes, size + 4));
@@ -377,13 +363,12 @@ static void take_out(gmlk_index *index, uint64_t address) {
   gmlk_index_remove(index, entry);
 }
 
-static void test_index_random(void **state) {
+CASE(test_index_random) {
   static uint64_t addresses[ENTRIES];
   static int is_in[ENTRIES];
   gmlk_index index;
   gmlk_host host;
   uint32_t i, step;
-  (void)state;
   host_open(&host, 21);
   memset(&index, 0, sizeof(index));
   memset(is_in, 0, sizeof(is_in));
@@ -431,13 +416,12 @@ static void check_passed(const gmlk_index *index) {
     assert_int_equal(index->rows[row].address[0] % GMLK_GRAIN, passed[row]);
 }
 
-static void test_index_collisions(void **state) {
+CASE(test_index_collisions) {
   uint64_t addresses[40];
   int is_in[40];
   gmlk_index index;
   gmlk_host host;
   uint32_t step, i;
-  (void)state;
   host_open(&host, 22);
   memset(&index, 0, sizeof(index));
   memset(is_in, 0, sizeof(is_in));
@@ -468,12 +452,11 @@ static void test_index_collisions(void **state) {
 
 /* Every row was passed over more often than it can count: looking for what is not there ends after
    one round, and a full row is passed over still. */
-static void test_index_saturated_everywhere(void **state) {
+CASE(test_index_saturated_everywhere) {
   uint64_t colliding[40], address;
   gmlk_index index;
   gmlk_host host;
   size_t row, home, count = find_colliding(colliding, 40), i, used = 0;
-  (void)state;
   host_open(&host, 25);
   memset(&index, 0, sizeof(index));
   assert_true(gmlk_index_reserve(&index, &host));
@@ -520,11 +503,10 @@ static int is_prime(uint64_t n) {
 
 /* Blocks of one size lie a stride apart. Whatever it is, looking up reads two rows at most on the
    average; chance makes it 1.05. */
-static void test_index_strides(void **state) {
+CASE(test_index_strides) {
   static const size_t counts[] = {100, 1000, 8000};
   gmlk_host host;
   size_t n;
-  (void)state;
   host_open(&host, 24);
   for (n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
     uint64_t a = 1, b = 2, next;
@@ -549,13 +531,12 @@ static void test_index_strides(void **state) {
 
 /* What is held is not to be had, and comes back; a range that holds the chunks has to hold the
    guard behind them, too. */
-static void test_records_and_address_space(void **state) {
+CASE(test_records_and_address_space) {
   gmlk_records records;
   gmlk_space space;
   gmlk_host host;
   gmlk_block *b;
   size_t unused;
-  (void)state;
   host_open(&host, 1);
   memset(&records, 0, sizeof(records));
   memset(&space, 0, sizeof(space));
@@ -582,9 +563,8 @@ static void test_records_and_address_space(void **state) {
 
 /* ---- cache lines ---- */
 
-static void test_line_from(void **state) {
+CASE(test_line_from) {
   uintptr_t ptr;
-  (void)state;
   for (ptr = 640; ptr <= 704; ptr++)
     assert_int_equal((uintptr_t)gmlk_line_from((void *)ptr), ptr == 640 ? 640 : 704);
 }
@@ -658,12 +638,11 @@ static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_plan *out)
 }
 
 /* Two records for each range of slots that grow, and one for the arena's end. */
-static void test_growth_records(void **state) {
+CASE(test_growth_records) {
   static const uint32_t counts[][2] = {{1, 3}, {3, 3}, {5, 5}, {6, 7}, {7, 9}};
   uint32_t numbers[7] = {3, 4, 5, 9, 10, 12, 0};
   gmlk_slots slots;
   size_t i;
-  (void)state;
   slots.items = numbers;
   for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
     slots.count = counts[i][0];
@@ -672,11 +651,10 @@ static void test_growth_records(void **state) {
 }
 
 /* By length, and of the same length by address. */
-static void test_runs_are_sorted(void **state) {
+CASE(test_runs_are_sorted) {
   enum { RUNS = 200, GUARD = 200 };
   gmlk_run runs[RUNS + GUARD];
   uint32_t count, i;
-  (void)state;
   for (count = 0; count <= RUNS; count++) {
     for (i = 0; i < RUNS + GUARD; i++) {
       runs[i].grains = i < count ? 1 + below(20) : 0;
@@ -693,12 +671,11 @@ static void test_runs_are_sorted(void **state) {
 }
 
 /* Of heads of four, three and two grains only the sixteen longest are looked at. */
-static void test_plan_ends(void **state) {
+CASE(test_plan_ends) {
   char picture[SLOTS * CHUNK + 1];
   gmlk_supply supply;
   gmlk_host host;
   size_t slot;
-  (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
   memset(picture, '#', sizeof(picture));
@@ -719,8 +696,7 @@ static void test_plan_ends(void **state) {
 }
 
 /* A sixteenth of the runs is looked at for ends, but at least 16 and at most 128. */
-static void test_plan_end_tries(void **state) {
-  (void)state;
+CASE(test_plan_end_tries) {
   assert_int_equal(gmlk_end_tries(0), 16);
   assert_int_equal(gmlk_end_tries(16 * 17 - 1), 16);
   assert_int_equal(gmlk_end_tries(16 * 17), 17);
@@ -729,10 +705,9 @@ static void test_plan_end_tries(void **state) {
 }
 
 /* Runs are looked at in proportion to what is missing: 64, and four for each chunk. */
-static void test_plan_tries(void **state) {
+CASE(test_plan_tries) {
   gmlk_supply supply;
   gmlk_host host;
-  (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
   memset(&supply, 0, sizeof(supply));
@@ -746,9 +721,8 @@ static void test_plan_tries(void **state) {
 }
 
 /* The first of sixteen holes that begins where it should, else one that holds any beginning. */
-static void test_aligned_best_fit(void **state) {
+CASE(test_aligned_best_fit) {
   uint32_t misplaced, at = 0;
-  (void)state;
   for (misplaced = 15; misplaced <= 16; misplaced++) {
     char picture[SLOTS * CHUNK + 1];
     const gmlk_block *b;
@@ -841,9 +815,8 @@ static const struct plan_row {
     {"################", 5, 1, 0, 5, {0}},
 };
 
-static void test_plans(void **state) {
+CASE(test_plans) {
   size_t row, i;
-  (void)state;
   for (row = 0; row < sizeof(plan_rows) / sizeof(plan_rows[0]); row++) {
     const struct plan_row *r = &plan_rows[row];
     gmlk_plan p;
@@ -922,14 +895,13 @@ static void check_trees(size_t open, size_t blocked) {
 
 /* A search blocks so many windows that a block is in the way of, and no more; the next one goes on
    behind them. Of two windows that are free, the older one is found. */
-static void test_window_behind_many_others(void **state) {
+CASE(test_window_behind_many_others) {
   static gmlk_window windows[200];
   gmlk_piece span[2];
   gmlk_requester requester = gmlk_requester_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
   gmlk_block *b;
   gmlk_host host;
   size_t i;
-  (void)state;
   host_open(&host, 51);
   arena_open(&host, SLOTS);
   draw("LLLLLLLL........");
@@ -958,11 +930,10 @@ static void test_window_behind_many_others(void **state) {
   arena_close(&host);
 }
 
-static void test_plan_random(void **state) {
+CASE(test_plan_random) {
   uint32_t round, planned = 0, failed = 0;
   gmlk_host host;
   gmlk_plan p;
-  (void)state;
   for (round = 0; round < 6000; round++) {
     uint32_t slots = 1 + below(16), align = (uint32_t)1 << below(4), grains = 1 + below(60);
     host_open(&host, round);
@@ -986,12 +957,11 @@ static void test_plan_random(void **state) {
 }
 
 /* As many separate runs, heads and spans as an arena can hold: they fit the scratch arrays. */
-static void test_plan_many_pieces(void **state) {
+CASE(test_plan_many_pieces) {
   char picture[SLOTS * CHUNK + 1];
   uint32_t slot;
   gmlk_host host;
   gmlk_plan p;
-  (void)state;
   for (slot = 0; slot < SLOTS; slot++)
     memcpy(picture + slot * CHUNK, slot % 2 ? ".######." : "........", CHUNK);
   picture[SLOTS * CHUNK] = 0;
@@ -1003,30 +973,4 @@ static void test_plan_many_pieces(void **state) {
   arena_close(&host);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sizes),
-      cmocka_unit_test(test_bits),
-      cmocka_unit_test(test_host_resize),
-      cmocka_unit_test(test_holes_random),
-      cmocka_unit_test(test_bin_edges),
-      cmocka_unit_test(test_best_remembers),
-      cmocka_unit_test(test_index_random),
-      cmocka_unit_test(test_index_collisions),
-      cmocka_unit_test(test_index_saturated_everywhere),
-      cmocka_unit_test(test_index_strides),
-      cmocka_unit_test(test_plans),
-      cmocka_unit_test(test_records_and_address_space),
-      cmocka_unit_test(test_line_from),
-      cmocka_unit_test(test_growth_records),
-      cmocka_unit_test(test_runs_are_sorted),
-      cmocka_unit_test(test_plan_ends),
-      cmocka_unit_test(test_plan_end_tries),
-      cmocka_unit_test(test_plan_tries),
-      cmocka_unit_test(test_aligned_best_fit),
-      cmocka_unit_test(test_window_behind_many_others),
-      cmocka_unit_test(test_plan_random),
-      cmocka_unit_test(test_plan_many_pieces),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("containers"); }

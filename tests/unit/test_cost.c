@@ -427,10 +427,9 @@ static void a_row(void **state) {
 static size_t metadata(void) { return stats().metadata_bytes; }
 
 /* What many blocks took goes back when they are gone, all of it or as much as is. */
-static void trim_gives_host_memory_back(void **state) {
+CASE_BETWEEN(NULL, drop_blocks, trim_gives_host_memory_back) {
   size_t before, full, left, i;
   void *window;
-  (void)state;
   open_large();
   put(get(512, s), s);
   before = metadata();
@@ -461,10 +460,9 @@ static void trim_gives_host_memory_back(void **state) {
 }
 
 /* A window that waits for a block does not ask the block's record when that has gone back. */
-static void a_blockers_record_goes(void **state) {
+CASE_BETWEEN(NULL, drop_blocks, a_blockers_record_goes) {
   void *b[4], *window, *part;
   size_t i;
-  (void)state;
   open_large();
   flood(4);
   for (i = 0; i < 4; i++) b[i] = take_on(C, s);
@@ -484,10 +482,9 @@ static void a_blockers_record_goes(void **state) {
 
 /* Trim at each low takes nothing that the next high has to ask the host for, but where it is more
    than three times as high. */
-static void trim_makes_no_storm(void **state) {
+CASE_BETWEEN(NULL, drop_blocks, trim_makes_no_storm) {
   const long many = 1L << 30;
   size_t i, n;
-  (void)state;
   open_large();
   get_many(MANY, 512, s);
   for (n = 0; n < 4; n++) {
@@ -503,16 +500,7 @@ static void trim_makes_no_storm(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[ROWS + 3] = {
-      cmocka_unit_test_teardown(trim_gives_host_memory_back, drop_blocks),
-      cmocka_unit_test_teardown(a_blockers_record_goes, drop_blocks),
-      cmocka_unit_test_teardown(trim_makes_no_storm, drop_blocks),
-  };
   size_t i;
-  for (i = 0; i < ROWS; i++) {
-    const struct CMUnitTest test = {rows[i].name, a_row, NULL, drop_blocks,
-                                    (void *)(uintptr_t)&rows[i]};
-    tests[3 + i] = test;
-  }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (i = 0; i < ROWS; i++) add_case(rows[i].name, a_row, &rows[i])->teardown_func = drop_blocks;
+  return run_cases("cost");
 }

@@ -68,12 +68,11 @@ static void assert_told(const char *ptr, size_t byte, size_t bytes) {
 }
 
 /* In its first byte, in its last, in a window. */
-static void a_write_to_free_memory_is_told(void **state) {
+CASE(a_write_to_free_memory_is_told) {
   const size_t places[] = {0, 1, 700, 2 * C - 1};
   void *b[5];
   char *block;
   size_t i;
-  (void)state;
   open_filled();
   for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
     block = (char *)take(2 * C);
@@ -97,13 +96,12 @@ static void a_write_to_free_memory_is_told(void **state) {
 }
 
 /* Chunks of buffers that blocks share, others not; what was asleep; what graphs write. */
-static void what_may_be_written_to_is_not_told(void **state) {
+CASE(what_may_be_written_to_is_not_told) {
   gmlake_stream stream;
   gmlake_buffer *buffer;
   gmlake_pool *pool;
   char *block, *kept, *at;
   gmlake_buffer_info info;
-  (void)state;
   open_filled();
   buffer = open_buffer(4);
   step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
@@ -189,10 +187,9 @@ static void open_uses(void) {
 }
 
 /* Each of the ways in which it may be ordered, and none. */
-static void a_stream_has_to_be_recorded_or_waited_for(void **state) {
+CASE(a_stream_has_to_be_recorded_or_waited_for) {
   enum { NOT, RECORDED, WAITED, BY_THE_HOST, BY_ANOTHER, FINISHED, WAYS };
   int way;
-  (void)state;
   open_uses();
   for (way = 0; way < WAYS; way++) {
     char *block = (char *)take_on(C, first);
@@ -231,11 +228,10 @@ static void a_stream_has_to_be_recorded_or_waited_for(void **state) {
 
 /* Freed; behind the end; a piece's home under a window; a stream that is not behind the block's;
    none; a pool that sleeps. Nothing is queued. */
-static void what_a_kernel_may_not_touch_is_refused(void **state) {
+CASE(what_a_kernel_may_not_touch_is_refused) {
   gmlake_pool *pool;
   void *b[5];
   char *block, *home;
-  (void)state;
   open_uses();
   block = (char *)take_on(C, first);
   assert_ok(use(block, C, first));
@@ -290,12 +286,11 @@ static void what_a_kernel_may_not_touch_is_refused(void **state) {
   finish();
 }
 
-static void a_buffer_shrinks_behind_its_uses(void **state) {
+CASE(a_buffer_shrinks_behind_its_uses) {
   gmlake_buffer *buffer;
   gmlake_buffer_info info;
   gmlake_pool *pool;
   char *at;
-  (void)state;
   open_uses();
   buffer = open_buffer(4);
   step(gmlake_buffer_commit(lake, buffer, C, 2 * C, first));
@@ -322,11 +317,11 @@ static void a_buffer_shrinks_behind_its_uses(void **state) {
 
 /* ---- Leaks ---- */
 
+#if !defined(NDEBUG)
 /* Without a logger: how many, in one line. */
-static void leaks_are_told_without_a_logger(void **state) {
+CASE(leaks_are_told_without_a_logger) {
   char text[256] = "";
   int ends[2], former;
-  (void)state;
   prepare(16);
   open_lake();
   (void)take(C);
@@ -346,6 +341,7 @@ static void leaks_are_told_without_a_logger(void **state) {
                       "desc.logger is told which\n");
   close_mock();
 }
+#endif
 
 /* ---- Guards ---- */
 
@@ -365,10 +361,9 @@ static int writing_kills(char *at) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-static void a_guard_lies_behind_each_window(void **state) {
+CASE(a_guard_lies_behind_each_window) {
   void *b[5];
   char *first, *second;
-  (void)state;
   open_with(GMLAKE_GUARD);
   first = (char *)take_window(b);
   drop(b[0]);
@@ -389,17 +384,4 @@ static void a_guard_lies_behind_each_window(void **state) {
   finish();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_write_to_free_memory_is_told),
-    cmocka_unit_test(what_may_be_written_to_is_not_told),
-    cmocka_unit_test(a_stream_has_to_be_recorded_or_waited_for),
-    cmocka_unit_test(what_a_kernel_may_not_touch_is_refused),
-    cmocka_unit_test(a_buffer_shrinks_behind_its_uses),
-#if !defined(NDEBUG)
-    cmocka_unit_test(leaks_are_told_without_a_logger),
-#endif
-    cmocka_unit_test(a_guard_lies_behind_each_window),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("debug"); }

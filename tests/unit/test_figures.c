@@ -38,12 +38,11 @@ static void assert_nothing_at(const void *address) {
   assert_string_equal(last_error().call, "gmlake_find");
 }
 
-static void buffers_are_found_up_to_where_they_may_grow(void **state) {
+CASE(buffers_are_found_up_to_where_they_may_grow) {
   gmlake_buffer_desc wanted = buffer_desc(4 * C - 1);
   gmlake_buffer_info info;
   gmlake_buffer *buffer, *second = NULL;
   char *p;
-  (void)state;
   prepare(16);
   desc.flags = GMLAKE_GUARD;
   open_lake();
@@ -89,13 +88,12 @@ static const gmlake_map_entry *entry_at(const gmlake_map_entry *map, size_t coun
   return &map[i];
 }
 
-static void a_map_tells_ages_and_what_windows_join(void **state) {
+CASE(a_map_tells_ages_and_what_windows_join) {
   const gmlake_map_entry *window;
   gmlake_map_entry map[64];
   size_t count;
   char *w;
   void *b[6];
-  (void)state;
   start(32);
   lay(b, 6);
   drop(b[1]);
@@ -118,14 +116,13 @@ static void a_map_tells_ages_and_what_windows_join(void **state) {
   finish();
 }
 
-static void a_map_tells_arenas_and_pools(void **state) {
+CASE(a_map_tells_arenas_and_pools) {
   const gmlake_map_entry *in, *out;
   gmlake_map_entry map[64];
   gmlake_pool_desc desc = {0};
   gmlake_pool *pool;
   size_t count;
   void *p, *q;
-  (void)state;
   start(32);
   desc.limit_bytes = 4 * C;
   desc.label = "tenant";
@@ -157,11 +154,10 @@ static gmlake_result release_or_not(void *user, uint64_t handle, int *out_code) 
 }
 
 /* Chunks and windows that the driver refuses to take back stay on the map. */
-static void a_map_tells_what_is_quarantined(void **state) {
+CASE(a_map_tells_what_is_quarantined) {
   gmlake_map_entry map[64];
   size_t count, i, chunks = 0, windows = 0;
   void *b[8];
-  (void)state;
   prepare(16);
   use_hooks();
   hooked.unmap = unmap_or_not;
@@ -191,12 +187,11 @@ static void a_map_tells_what_is_quarantined(void **state) {
 
 /* Of slots behind an arena's end only those that are quarantined are looked at: the others' blocks
    may be gone, with the memory of their records. Sanitizers see that. */
-static void a_map_looks_at_no_block_behind_the_end(void **state) {
+CASE(a_map_looks_at_no_block_behind_the_end) {
   static void *blocks[5 * GMLK_SLAB_BLOCKS];
   const size_t most = sizeof(blocks) / sizeof(blocks[0]);
   gmlake_buffer *buffer;
   size_t count, slabs, i;
-  (void)state;
   is_apart = 1;
   prepare(32);
   is_apart = 0;
@@ -225,12 +220,11 @@ static void a_map_looks_at_no_block_behind_the_end(void **state) {
 
 /* What home would return to a pool, and cannot be counted for want of host memory, is not taken for
    nothing. */
-static void what_cannot_be_counted_is_told(void **state) {
+CASE(what_cannot_be_counted_is_told) {
   gmlake_alloc_desc wanted = request(4 * C, 0, NULL);
   gmlake_query_info info;
   long left = 0;
   int failed = 0;
-  (void)state;
   start(8);
   wanted.pool = open_pool(0);
   drop(take(6 * C));
@@ -249,20 +243,6 @@ static void what_cannot_be_counted_is_told(void **state) {
   finish();
 }
 
-static void the_version_is_the_headers(void **state) {
-  (void)state;
-  assert_int_equal(gmlake_version(), GMLAKE_VERSION);
-}
+CASE(the_version_is_the_headers) { assert_int_equal(gmlake_version(), GMLAKE_VERSION); }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(buffers_are_found_up_to_where_they_may_grow),
-      cmocka_unit_test(a_map_tells_ages_and_what_windows_join),
-      cmocka_unit_test(a_map_tells_arenas_and_pools),
-      cmocka_unit_test(a_map_tells_what_is_quarantined),
-      cmocka_unit_test(a_map_looks_at_no_block_behind_the_end),
-      cmocka_unit_test(what_cannot_be_counted_is_told),
-      cmocka_unit_test(the_version_is_the_headers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("figures"); }

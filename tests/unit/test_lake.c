@@ -31,8 +31,7 @@ static gmlake_result try_desc(void) {
     assert_error(try_desc(), INVALID_ARGUMENT); \
   } while (0)
 
-static void create_refuses_a_table_with_a_gap(void **state) {
-  (void)state;
+CASE(create_refuses_a_table_with_a_gap) {
   prepare(8);
   assert_needed(get_properties);
   assert_needed(get_memory_info);
@@ -64,8 +63,7 @@ static gmlake_result no_driver(void *user, gmlake_device_properties *out, int *o
   return GMLAKE_ERROR_NO_DRIVER;
 }
 
-static void create_passes_the_missing_driver_on(void **state) {
-  (void)state;
+CASE(create_passes_the_missing_driver_on) {
   prepare(8);
   use_hooks();
   hooked.get_properties = no_driver;
@@ -73,9 +71,8 @@ static void create_passes_the_missing_driver_on(void **state) {
   close_mock();
 }
 
-static void get_desc_fills_in_every_default(void **state) {
+CASE(get_desc_fills_in_every_default) {
   gmlake_desc filled;
-  (void)state;
   prepare(1024); /* 64 MiB */
   desc.chunk_bytes = 0;
   open_lake();
@@ -92,13 +89,12 @@ static void get_desc_fills_in_every_default(void **state) {
 }
 
 /* device memory / 8192, down to a power of two, 2 to 32 MiB */
-static void default_chunks_follow_the_device(void **state) {
+CASE(default_chunks_follow_the_device) {
   const size_t gib = K * K * K;
   const size_t devices[] = {15 * gib, 32 * gib - 2 * K * K, 32 * gib, 140 * gib, 1000 * gib};
   const size_t chunks[] = {2 * K * K, 2 * K * K, 4 * K * K, 16 * K * K, 32 * K * K};
   gmlake_desc filled;
   size_t i;
-  (void)state;
   for (i = 0; i < 5; i++) {
     prepare_books(devices[i], 0, GMLAKE_MOCK_COSTS_ALONE);
     open_lake();
@@ -118,10 +114,9 @@ static gmlake_result reserve_below_limit(void *user, size_t bytes, size_t alignm
 }
 
 /* Where the driver refuses as much at once, an arena gets its addresses in smaller pieces. */
-static void refused_addresses_are_had_in_pieces(void **state) {
+CASE(refused_addresses_are_had_in_pieces) {
   static const size_t limits[] = {1000, 40, 16, 7, 1};
   size_t i;
-  (void)state;
   for (i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
     char *blocks[16];
     gmlake_pool *pool;
@@ -186,7 +181,7 @@ static void use_logger(void) {
 }
 
 /* Their own, else their pool's. */
-static void destroy_lists_leaks_with_their_labels(void **state) {
+CASE(destroy_lists_leaks_with_their_labels) {
   static const char *const wanted_texts[6][2] = {{"65536 bytes", "(weights)"},
                                                  {"1000 bytes", "(no label)"},
                                                  {"2000 bytes", "(of a pool)"},
@@ -199,7 +194,6 @@ static void destroy_lists_leaks_with_their_labels(void **state) {
   gmlake_alloc_desc wanted = request(C, 0, NULL);
   gmlake_pool_desc pool_wanted;
   unsigned i, n, found;
-  (void)state;
   prepare(16);
   use_logger();
   open_lake();
@@ -287,8 +281,7 @@ static void answer_children(void) {
   finish();
 }
 
-static void a_forked_child_touches_nothing(void **state) {
-  (void)state;
+CASE(a_forked_child_touches_nothing) {
   prepare(8);
   answer_children();
   prepare(8);
@@ -338,10 +331,9 @@ static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
   return 1;
 }
 
-static void the_handler_may_do_all_but_allocate(void **state) {
+CASE(the_handler_may_do_all_but_allocate) {
   gmlake_buffer *other;
   int grows;
-  (void)state;
   for (grows = 0; grows < 2; grows++) {
     prepare(8);
     memset(&oom, 0, sizeof(oom));
@@ -379,11 +371,10 @@ static int admit_inside(void *user, gmlake *from, const gmlake_error_info *info)
 }
 
 /* The caller decides what has to give way, so the handler is not asked. */
-static void the_handler_is_not_asked_for_an_admission(void **state) {
+CASE(the_handler_is_not_asked_for_an_admission) {
   const gmlake_alloc_desc wanted = request(5 * C, 0, NULL);
   size_t lacking = 0;
   int calls = 0;
-  (void)state;
   prepare(8);
   desc.oom.fn = admit_inside;
   desc.oom.user = &calls;
@@ -400,10 +391,9 @@ static void the_handler_is_not_asked_for_an_admission(void **state) {
 }
 
 /* A model's weights and its graph's memory, of two pools: both or none. */
-static void an_admission_may_span_pools(void **state) {
+CASE(an_admission_may_span_pools) {
   gmlake_alloc_desc wanted[3];
   size_t lacking = 0, released;
-  (void)state;
   prepare(16);
   open_lake();
   wanted[0] = request(8 * C, 0, open_pool(0));
@@ -428,12 +418,11 @@ static void an_admission_may_span_pools(void **state) {
 /* ---- Figures --------------------------------------------------------------------------------- */
 
 /* What is total is not what the host leaves. */
-static void an_integrated_device_has_small_chunks(void **state) {
+CASE(an_integrated_device_has_small_chunks) {
   gmlake_mock_desc device;
   gmlake_budget budget;
   gmlake_desc filled;
   size_t granule;
-  (void)state;
   for (granule = 2048 * K; granule <= 4096 * K; granule *= 2) {
     memset(&device, 0, sizeof(device));
     device.capacity_bytes = 120 * K * K * K;
@@ -452,12 +441,11 @@ static void an_integrated_device_has_small_chunks(void **state) {
 }
 
 /* In multiples of the device, as far as a size_t goes. */
-static void sizes_that_are_not_described(void **state) {
+CASE(sizes_that_are_not_described) {
   const size_t multiples[3] = {4, 8, 32};
   const size_t devices[] = {16 * C, SIZE_MAX / 32, SIZE_MAX / 8, SIZE_MAX / 4, SIZE_MAX};
   gmlake_device_properties device;
   size_t i, n;
-  (void)state;
   memset(&device, 0, sizeof(device));
   device.granularity_bytes = C;
   for (i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
@@ -478,11 +466,10 @@ static void sizes_that_are_not_described(void **state) {
   }
 }
 
-static void driver_calls_are_counted_and_timed(void **state) {
+CASE(driver_calls_are_counted_and_timed) {
   gmlake_stats before;
   uint64_t calls, charged;
   void *p;
-  (void)state;
   start(8);
   calls = census().call_count;
   charged = census().modelled_ns;
@@ -497,9 +484,8 @@ static void driver_calls_are_counted_and_timed(void **state) {
 }
 
 /* What no size explains are the numbers of streams: they end. */
-static void numbers_of_streams_lack_like_memory(void **state) {
+CASE(numbers_of_streams_lack_like_memory) {
   void *p = NULL;
-  (void)state;
   start(4);
   assert_error(gmlake_free(lake, &p, LEGACY), UNKNOWN_POINTER);
   gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
@@ -512,10 +498,9 @@ static void numbers_of_streams_lack_like_memory(void **state) {
 /* ---- Lakes ----------------------------------------------------------------------------------- */
 
 /* What rounding adds to an exclusive block stands in 32 bits, so chunks end at 1 GiB. */
-static void chunks_are_at_most_a_gibibyte(void **state) {
+CASE(chunks_are_at_most_a_gibibyte) {
   gmlake_allocation_info info;
   void *p;
-  (void)state;
   prepare_books(0, 0, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = (size_t)2 << 30;
   assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
@@ -530,14 +515,13 @@ static void chunks_are_at_most_a_gibibyte(void **state) {
 }
 
 /* The same holds for those of pools and of buffers. */
-static void chunks_of_pools_and_buffers_are_at_most_a_gibibyte(void **state) {
+CASE(chunks_of_pools_and_buffers_are_at_most_a_gibibyte) {
   const size_t gib = (size_t)1 << 30;
   gmlake_pool_desc pool_desc;
   gmlake_pool *pool = NULL;
   gmlake_buffer_desc buffer_desc;
   gmlake_buffer *buffer = NULL;
   gmlake_buffer_info info;
-  (void)state;
   memset(&pool_desc, 0, sizeof(pool_desc));
   memset(&buffer_desc, 0, sizeof(buffer_desc));
   prepare_books(0, 0, GMLAKE_MOCK_COSTS_ALONE);
@@ -563,8 +547,7 @@ static void chunks_of_pools_and_buffers_are_at_most_a_gibibyte(void **state) {
 }
 
 /* Small chunks on a large device: more windows' address space than 32 bits of chunks. */
-static void window_space_fits_its_records(void **state) {
-  (void)state;
+CASE(window_space_fits_its_records) {
   prepare_books((size_t)512 << 30, 4096, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = 4096;
   open_lake();
@@ -573,10 +556,9 @@ static void window_space_fits_its_records(void **state) {
 }
 
 /* Every one of a window's 40 pieces is cut out of a larger block, twice. */
-static void a_window_of_many_pieces_has_records_for_all(void **state) {
+CASE(a_window_of_many_pieces_has_records_for_all) {
   void *b[81], *window, *again;
   size_t i;
-  (void)state;
   start(82);
   lay(b, 81);
   for (i = 1; i < 80; i += 2) drop(b[i]);
@@ -597,26 +579,4 @@ static void a_window_of_many_pieces_has_records_for_all(void **state) {
   finish();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(create_refuses_a_table_with_a_gap),
-      cmocka_unit_test(create_passes_the_missing_driver_on),
-      cmocka_unit_test(get_desc_fills_in_every_default),
-      cmocka_unit_test(default_chunks_follow_the_device),
-      cmocka_unit_test(refused_addresses_are_had_in_pieces),
-      cmocka_unit_test(destroy_lists_leaks_with_their_labels),
-      cmocka_unit_test(a_forked_child_touches_nothing),
-      cmocka_unit_test(the_handler_may_do_all_but_allocate),
-      cmocka_unit_test(the_handler_is_not_asked_for_an_admission),
-      cmocka_unit_test(an_admission_may_span_pools),
-      cmocka_unit_test(an_integrated_device_has_small_chunks),
-      cmocka_unit_test(sizes_that_are_not_described),
-      cmocka_unit_test(driver_calls_are_counted_and_timed),
-      cmocka_unit_test(numbers_of_streams_lack_like_memory),
-      cmocka_unit_test(chunks_are_at_most_a_gibibyte),
-      cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),
-      cmocka_unit_test(window_space_fits_its_records),
-      cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("lake"); }

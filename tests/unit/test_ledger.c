@@ -62,8 +62,7 @@ static void hold(uint64_t a, uint64_t b, uint64_t c) {
   entry(2)->held_bytes = c;
 }
 
-static void shares_follow_floors_weights_and_wishes(void **state) {
-  (void)state;
+CASE(shares_follow_floors_weights_and_wishes) {
   open_books(10);
   wish(100, 100, 100); /* 70 are left behind the floors, by 1, 2 and 3 */
   assert_true(share(0) >= 20 && share(0) <= 22);
@@ -80,8 +79,7 @@ static void shares_follow_floors_weights_and_wishes(void **state) {
   close_books();
 }
 
-static void those_above_their_shares_are_asked(void **state) {
-  (void)state;
+CASE(those_above_their_shares_are_asked) {
   open_books(10);
   wish(100, 100, 100);
   hold(15, 60, 25);
@@ -109,10 +107,9 @@ static int on_shortage(void *user, gmlake *from, const gmlake_error_info *info) 
   return gmlake_free(from, live[handled - 1], LEGACY) == GMLAKE_OK;
 }
 
-static void a_request_reaches_the_handler(void **state) {
+CASE(a_request_reaches_the_handler) {
   gmlake_oom_handler own;
   int i;
-  (void)state;
   open_books(0);
   ledger_close(&books[2]);
   own.fn = on_shortage;
@@ -139,12 +136,11 @@ static void a_request_reaches_the_handler(void **state) {
   close_books();
 }
 
-static void the_dead_are_struck_out(void **state) {
+CASE(the_dead_are_struck_out) {
   int pipes[2], status;
   ledger held;
   char byte;
   pid_t child;
-  (void)state;
   open_books(10);
   assert_int_equal(pipe(pipes), 0);
   child = fork();
@@ -169,8 +165,7 @@ static void the_dead_are_struck_out(void **state) {
 }
 
 /* Killed between the first word of the entry and the others. */
-static void a_slot_that_was_half_cleared_begins_anew(void **state) {
-  (void)state;
+CASE(a_slot_that_was_half_cleared_begins_anew) {
   open_books(10);
   hold(0, 0, 60);
   entry(2)->asked_bytes = 9;
@@ -187,10 +182,9 @@ static void a_slot_that_was_half_cleared_begins_anew(void **state) {
   close_books();
 }
 
-static void wrong_ledgers_are_refused(void **state) {
+CASE(wrong_ledgers_are_refused) {
   ledger more[LEDGER_SLOTS], other;
   unsigned i;
-  (void)state;
   open_books(1);
   assert_int_equal(ledger_open(&other, book, 200, 1, 1, nobody), EINVAL);
   for (i = 3; i < LEDGER_SLOTS; i++)
@@ -210,9 +204,8 @@ static int never_done(void *user, gmlake *from, const gmlake_error_info *info) {
 }
 
 /* A handler that always wants another try gets as many as a lake gives it. */
-static void a_step_ends_whatever_the_handler_says(void **state) {
+CASE(a_step_ends_whatever_the_handler_says) {
   gmlake_oom_handler own;
-  (void)state;
   open_books(0);
   ledger_close(&books[2]);
   own.fn = never_done;
@@ -276,10 +269,9 @@ static size_t held_by(int i) {
   return now.reserved_bytes;
 }
 
-static void what_is_admitted_is_nobody_elses(void **state) {
+CASE(what_is_admitted_is_nobody_elses) {
   size_t lacking = 0;
   void *block;
-  (void)state;
   open_device();
   assert_error(admit(0, 15, &lacking), LIMIT_REACHED); /* the other's floor */
   assert_int_equal(lacking, C);
@@ -314,9 +306,8 @@ static void what_is_admitted_is_nobody_elses(void **state) {
   close_device();
 }
 
-static void what_is_not_needed_for_it_is_given_back(void **state) {
+CASE(what_is_not_needed_for_it_is_given_back) {
   void *block;
-  (void)state;
   open_device();
   assert_ok(gmlake_alloc(lakes[0], C, LEGACY, &block));
   assert_ok(gmlake_reserve(lakes[0], NULL, 12 * C, LEGACY));
@@ -335,10 +326,9 @@ static void *step_on(void *user) {
 }
 
 /* They hold more than their shares, and give it back when they come by, or not. */
-static void others_are_asked_for_what_is_admitted(void **state) {
+CASE(others_are_asked_for_what_is_admitted) {
   pthread_t other;
   size_t lacking = 0;
-  (void)state;
   open_device();
   assert_ok(gmlake_reserve(lakes[1], NULL, 14 * C, LEGACY));
   ledger_step(&books[1], lakes[1], 16 * C);
@@ -360,12 +350,11 @@ static void others_are_asked_for_what_is_admitted(void **state) {
 }
 
 /* Of a process that was killed nothing is admitted any more. */
-static void admissions_end_with_their_process(void **state) {
+CASE(admissions_end_with_their_process) {
   int pipes[2], status;
   ledger held;
   char byte;
   pid_t child;
-  (void)state;
   open_device();
   assert_int_equal(pipe(pipes), 0);
   child = fork();
@@ -386,9 +375,8 @@ static void admissions_end_with_their_process(void **state) {
 }
 
 /* A file system without locks is told at the beginning, and later nobody waits for ever. */
-static void a_file_without_locks_is_refused(void **state) {
+CASE(a_file_without_locks_is_refused) {
   ledger other;
-  (void)state;
   open_books(1);
   start(4);
   lock_error = ENOLCK;
@@ -408,20 +396,6 @@ static void a_file_without_locks_is_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shares_follow_floors_weights_and_wishes),
-      cmocka_unit_test(those_above_their_shares_are_asked),
-      cmocka_unit_test(a_request_reaches_the_handler),
-      cmocka_unit_test(what_is_admitted_is_nobody_elses),
-      cmocka_unit_test(what_is_not_needed_for_it_is_given_back),
-      cmocka_unit_test(others_are_asked_for_what_is_admitted),
-      cmocka_unit_test(admissions_end_with_their_process),
-      cmocka_unit_test(the_dead_are_struck_out),
-      cmocka_unit_test(a_slot_that_was_half_cleared_begins_anew),
-      cmocka_unit_test(wrong_ledgers_are_refused),
-      cmocka_unit_test(a_step_ends_whatever_the_handler_says),
-      cmocka_unit_test(a_file_without_locks_is_refused),
-  };
   (void)snprintf(book, sizeof(book), "/tmp/test_ledger.%ld", (long)getpid());
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_cases("ledger");
 }

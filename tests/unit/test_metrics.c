@@ -77,8 +77,7 @@ static double value_of(const char *line) {
   return strtod(at + strlen(line), NULL);
 }
 
-static void figures_are_by_pool(void **state) {
-  (void)state;
+CASE_BETWEEN(set_up, tear_down, figures_are_by_pool) {
   (void)take(1000);
   (void)take_from(pool, 3 * MIB, LEGACY);
   drop(take(512));
@@ -103,11 +102,10 @@ static void figures_are_by_pool(void **state) {
 }
 
 /* A pool NULL in the list: its name, and no second line, so the sum over pools is the lake's. */
-static void what_is_in_no_pool_counts_once(void **state) {
+CASE_BETWEEN(set_up, tear_down, what_is_in_no_pool_counts_once) {
   gmlake_metrics_pool both[2];
   const char *at = text;
   unsigned lines = 0;
-  (void)state;
   both[0] = pools[0];
   memset(&both[1], 0, sizeof both[1]);
   both[1].name = "rest";
@@ -120,10 +118,9 @@ static void what_is_in_no_pool_counts_once(void **state) {
 }
 
 /* A comment with HELP, then one with TYPE, then the lines of that name. */
-static void every_line_is_well_formed(void **state) {
+CASE_BETWEEN(set_up, tear_down, every_line_is_well_formed) {
   char name[64] = "", type[64] = "", line[512];
   const char *at = text;
-  (void)state;
   write_all();
   while (*at) {
     const size_t length = strcspn(at, "\n");
@@ -147,10 +144,9 @@ static void every_line_is_well_formed(void **state) {
 }
 
 /* Each call asks the driver, so that one figure grows: it may get a digit more. */
-static void a_buffer_that_is_too_small_is_told(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_buffer_that_is_too_small_is_told) {
   char small[100];
   size_t bytes;
-  (void)state;
   write_all();
   memset(small, 0x5A, sizeof small);
   bytes = gmlake_metrics_write(lake, "gpu0", pools, 1, small, sizeof small - 1);
@@ -161,10 +157,9 @@ static void a_buffer_that_is_too_small_is_told(void **state) {
   assert_in_range(gmlake_metrics_write(lake, "gpu0", pools, 1, NULL, 0), bytes, bytes + 32);
 }
 
-static void a_child_of_fork_has_none(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_child_of_fork_has_none) {
   pid_t child;
   int status;
-  (void)state;
   child = fork();
   if (!child) _exit(gmlake_metrics_write(lake, "gpu0", pools, 1, text, sizeof text) ? 0 : 7);
   assert_int_equal(waitpid(child, &status, 0), child);
@@ -172,10 +167,9 @@ static void a_child_of_fork_has_none(void **state) {
 }
 
 /* Also one of two bytes, as some locales have. */
-static void a_number_has_a_point_in_every_locale(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_number_has_a_point_in_every_locale) {
   static const char *const points[] = {",", "\xd9\xab"};
   size_t i;
-  (void)state;
   for (i = 0; i < 2; i++) {
     decimal_point = points[i];
     write_all();
@@ -186,9 +180,8 @@ static void a_number_has_a_point_in_every_locale(void **state) {
 }
 
 /* Its label is not that of what is in no pool. */
-static void a_pool_without_a_name_has_a_label(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_pool_without_a_name_has_a_label) {
   const char *at;
-  (void)state;
   pools[0].name = "";
   write_all();
   at = strstr(text, "gmlake_live_bytes{lake=\"gpu0\",pool=\"\"} ");
@@ -197,14 +190,4 @@ static void a_pool_without_a_name_has_a_label(void **state) {
   assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"pool 1\"} "), 0);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {CASE(figures_are_by_pool),
-                                     CASE(what_is_in_no_pool_counts_once),
-                                     CASE(every_line_is_well_formed),
-                                     CASE(a_buffer_that_is_too_small_is_told),
-                                     CASE(a_number_has_a_point_in_every_locale),
-                                     CASE(a_pool_without_a_name_has_a_label),
-                                     CASE(a_child_of_fork_has_none)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("metrics"); }

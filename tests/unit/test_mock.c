@@ -34,12 +34,7 @@ static void *try_mmap(void *at, size_t bytes, int access, int flags, int file, o
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -47,7 +42,7 @@ static void *try_mmap(void *at, size_t bytes, int access, int flags, int file, o
 
 #include <pthread.h>
 
-#include <cmocka.h>
+#include "cases.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -967,13 +962,12 @@ static void test_memory_was_lacking(void **state) {
 
 #define HALF ((size_t)1 << 63)
 
-static void test_description(void **state) {
+CASE(test_description) {
   static const size_t odd[] = {1,        3,       512,      2048,    64 * KIB + 1,
                                96 * KIB, 3 * MIB, SIZE_MAX, HALF + 1};
   gmlake_device_properties properties, ones;
   gmlake_mock_desc desc;
   size_t i;
-  (void)state;
   memset(&desc, 0, sizeof(desc));
   hook_live = hook_fail_in = 0;
   assert_error(gmlake_mock_create(NULL, NULL), INVALID_ARGUMENT);
@@ -1034,11 +1028,10 @@ static uint64_t create(size_t bytes) {
 }
 
 /* A program that has closed its standard input: the mock's file has that number. */
-static void test_file_zero(void **state) {
+CASE(test_file_zero) {
   const int input = dup(0);
   unsigned char resident;
   uint64_t left;
-  (void)state;
   (void)close(0);
   open_mock(0, 0);
   assert_true(fcntl(0, F_GETFD) >= 0);
@@ -1054,11 +1047,10 @@ static void test_file_zero(void **state) {
 }
 
 /* Neither memory, nor a file, nor as many files or as large ones as the process needs. */
-static void test_nothing_to_make_a_mock_of(void **state) {
+CASE(test_nothing_to_make_a_mock_of) {
   static const int limits[] = {RLIMIT_NOFILE, RLIMIT_FSIZE};
   long nth;
   size_t i;
-  (void)state;
   hook_live = 0;
   for (nth = 1, mock = NULL; !mock; nth++) {
     hook_fail_in = nth;
@@ -1086,10 +1078,9 @@ static void test_nothing_to_make_a_mock_of(void **state) {
 }
 
 /* Tables end before their numbers do, and before the file does. */
-static void test_tables_end(void **state) {
+CASE(test_tables_end) {
   gmlk_mock_table table;
   gmlk_mock_slot item;
-  (void)state;
   memset(&table, 0, sizeof(table));
   table.items = &item;
   table.item_bytes = sizeof(gmlk_mock_slot);
@@ -1119,12 +1110,11 @@ static void *play_along(void *user) {
   return (void *)(intptr_t)p.wrong;
 }
 
-static void test_threads(void **state) {
+CASE(test_threads) {
   pthread_t threads[2];
   uint64_t named[2][26] = {{0}};
   void *wrong;
   size_t i;
-  (void)state;
   open_mock(0, 0);
   memset(&p, 0, sizeof(p));
   play_line("stream s; stream t; stream u");
@@ -1143,18 +1133,8 @@ static void test_threads(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[ROWS + 6];
-  const struct CMUnitTest others[] = {
-      cmocka_unit_test(test_memory_was_lacking), cmocka_unit_test(test_description),
-      cmocka_unit_test(test_file_zero),          cmocka_unit_test(test_nothing_to_make_a_mock_of),
-      cmocka_unit_test(test_tables_end),         cmocka_unit_test(test_threads),
-  };
   size_t i;
-  for (i = 0; i < ROWS; i++) {
-    tests[i].name = rows[i].what;
-    tests[i].test_func = test_row;
-    tests[i].initial_state = (void *)(uintptr_t)&rows[i];
-  }
-  memcpy(tests + ROWS, others, sizeof(others));
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (i = 0; i < ROWS; i++) add_case(rows[i].what, test_row, &rows[i]);
+  add_case("test_memory_was_lacking", test_memory_was_lacking, NULL);
+  return run_cases("mock");
 }

@@ -132,6 +132,11 @@ static int set_up(void **state) {
   return 0;
 }
 
+static int set_up_plain(void **state) {
+  *state = &f;
+  return set_up(state);
+}
+
 static int tear_down(void **state) {
   (void)state;
   assert_ok(gmlake_destroy(lake));
@@ -166,9 +171,8 @@ static void *take_live(size_t bytes) {
   return ptr;
 }
 
-static void blocks_are_regions(void **state) {
+CASE_BETWEEN(set_up, tear_down, blocks_are_regions) {
   void *p, *q;
-  (void)state;
   p = take_live(1000);
   q = take_live(CHUNK * 5 / 2 + 1);
   assert_int_equal(live_bytes(), 1000 + CHUNK * 5 / 2 + 1);
@@ -183,10 +187,9 @@ static void blocks_are_regions(void **state) {
   assert_true(f.calls > 8 && f.marks > 2 && f.observed > 5);
 }
 
-static void windows_are_regions_where_they_are_mapped(void **state) {
+CASE_BETWEEN(set_up, tear_down, windows_are_regions_where_they_are_mapped) {
   void *b[6], *w, *again;
   size_t i;
-  (void)state;
   for (i = 0; i < 6; i++) b[i] = take_live(CHUNK);
   for (i = 1; i < 6; i += 2) drop(b[i]);
   w = take_live(2 * CHUNK + 700);
@@ -198,11 +201,10 @@ static void windows_are_regions_where_they_are_mapped(void **state) {
   assert_int_equal(f.heap_count, 6 + 3);
 }
 
-static void buffers_are_regions_where_they_have_memory(void **state) {
+CASE_BETWEEN(set_up, tear_down, buffers_are_regions_where_they_have_memory) {
   gmlake_buffer_info info;
   gmlake_buffer_desc wanted = buffer_desc(8 * CHUNK);
   gmlake_buffer *buffer;
-  (void)state;
   wanted.chunk_bytes = CHUNK;
   assert_ok(gmlake_buffer_create(lake, &wanted, &buffer));
   assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
@@ -220,11 +222,10 @@ static void buffers_are_regions_where_they_have_memory(void **state) {
 }
 
 /* Random blocks, with a limit, so that windows are made, dropped and chunks returned. */
-static void every_live_byte_is_in_a_region(void **state) {
+static void play_at_random(void) {
   void *live[40];
   size_t bytes[40], sum = 0, i, n;
   uint32_t random = 7;
-  (void)state;
   memset(live, 0, sizeof live);
   for (n = 0; n < 4000; n++) {
     random = random * 1664525 + 1013904223;
@@ -246,11 +247,15 @@ static void every_live_byte_is_in_a_region(void **state) {
     if (live[i]) drop(live[i]);
 }
 
+CASE_BETWEEN(set_up, tear_down, every_live_byte_is_in_a_region) { play_at_random(); }
+CASE_BETWEEN(set_up_plain, tear_down, every_live_byte_of_plain_memory_is_in_a_region) {
+  play_at_random();
+}
+
 /* Blocks that would be stitched are not: the memory is one heap, and nothing of it is mapped. */
-static void plain_memory_is_one_heap(void **state) {
+CASE_BETWEEN(set_up_plain, tear_down, plain_memory_is_one_heap) {
   void *b[8], *p;
   size_t i;
-  (void)state;
   assert_int_equal(f.heap_count, 1);
   assert_true(f.heaps[0].at == f.taken[0] && f.heaps[0].bytes >= 48 * CHUNK);
   for (i = 0; i < 8; i++) b[i] = take_live(CHUNK);
@@ -267,10 +272,9 @@ static void plain_memory_is_one_heap(void **state) {
   assert_ok(gmlake_check(lake));
 }
 
-static void plain_memory_ends(void **state) {
+CASE_BETWEEN(set_up_plain, tear_down, plain_memory_ends) {
   gmlake_budget budget;
   void *p;
-  (void)state;
   assert_int_equal(gmlake_alloc(lake, 49 * CHUNK, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
   p = take_live(40 * CHUNK);
   memset(&budget, 0, sizeof budget);
@@ -282,10 +286,9 @@ static void plain_memory_ends(void **state) {
 }
 
 /* Buffers have memory of their own, and so has each pool, until `take` refuses. */
-static void plain_pools_have_heaps_of_their_own(void **state) {
+CASE_BETWEEN(set_up_plain, tear_down, plain_pools_have_heaps_of_their_own) {
   gmlake_pool *pool, *more;
   void *p;
-  (void)state;
   buffers_are_regions_where_they_have_memory(state);
   assert_int_equal(f.heap_count, 2);
   pool = open_pool(0);
@@ -299,8 +302,7 @@ static void plain_pools_have_heaps_of_their_own(void **state) {
   assert_int_equal(f.taken_count, 2);
 }
 
-static void no_plain_memory(void **state) {
-  (void)state;
+CASE(no_plain_memory) {
   memset(&f, 0, sizeof f);
   prepare(1);
   attach(1);
@@ -310,27 +312,11 @@ static void no_plain_memory(void **state) {
   close_mock();
 }
 
-static void nothing_is_attached_to_no_backend(void **state) {
-  (void)state;
+CASE(nothing_is_attached_to_no_backend) {
   memset(&desc, 0, sizeof desc);
   assert_null(gmlake_nvtx_attach("memory", &desc));
   assert_null(desc.observer.fn);
   gmlake_nvtx_detach(NULL);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define PLAIN(name) \
-  { "plain: " #name, name, set_up, tear_down, &f }
-  const struct CMUnitTest tests[] = {CASE(blocks_are_regions),
-                                     CASE(windows_are_regions_where_they_are_mapped),
-                                     CASE(buffers_are_regions_where_they_have_memory),
-                                     CASE(every_live_byte_is_in_a_region),
-                                     PLAIN(plain_memory_is_one_heap),
-                                     PLAIN(plain_memory_ends),
-                                     PLAIN(plain_pools_have_heaps_of_their_own),
-                                     PLAIN(every_live_byte_is_in_a_region),
-                                     cmocka_unit_test(no_plain_memory),
-                                     cmocka_unit_test(nothing_is_attached_to_no_backend)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("nvtx"); }

@@ -24,10 +24,9 @@ static void prepare_told(size_t chunks) {
   desc.observer.fn = note;
 }
 
-static void buffers_labels_and_pools_are_told(void **state) {
+CASE(buffers_labels_and_pools_are_told) {
   gmlake_buffer_desc growing = buffer_desc(C);
   gmlake_buffer *buffer;
-  (void)state;
   prepare_told(8);
   open_lake();
   growing.pool = open_pool(0);
@@ -48,9 +47,8 @@ static void choose_to_grow(void *user, const gmlake_view *view, const gmlake_req
   plan->reason = "because";
 }
 
-static void a_policys_reason_is_told(void **state) {
+CASE(a_policys_reason_is_told) {
   gmlake_policy policy;
-  (void)state;
   memset(&policy, 0, sizeof(policy));
   policy.struct_bytes = sizeof(policy);
   policy.choose = choose_to_grow;
@@ -113,8 +111,7 @@ static void trade_until_all_were_refused(void) {
   finish();
 }
 
-static void observers_that_call_get_an_answer(void **state) {
-  (void)state;
+CASE(observers_that_call_get_an_answer) {
   prepare_told(8);
   desc.observer.fn = call_from_observer;
   trade_until_all_were_refused();
@@ -125,8 +122,7 @@ static void observers_that_call_get_an_answer(void **state) {
   (void)alarm(0);
 }
 
-static void host_allocators_that_call_get_an_answer(void **state) {
-  (void)state;
+CASE(host_allocators_that_call_get_an_answer) {
   prepare_told(8);
   memset(&desc.observer, 0, sizeof(desc.observer));
   desc.host.malloc_fn = call_from_malloc;
@@ -138,12 +134,4 @@ static void host_allocators_that_call_get_an_answer(void **state) {
   (void)alarm(0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(buffers_labels_and_pools_are_told),
-      cmocka_unit_test(a_policys_reason_is_told),
-      cmocka_unit_test(observers_that_call_get_an_answer),
-      cmocka_unit_test(host_allocators_that_call_get_an_answer),
-  };
-  return cmocka_run_group_tests_name("observer", tests, NULL, NULL);
-}
+int main(void) { return run_cases("observer"); }

@@ -23,9 +23,8 @@ static size_t peak_of(gmlake_pool *pool) {
 
 /* ---- Memory ahead ---------------------------------------------------------------------------- */
 
-static void a_pool_has_its_own(void **state) {
+CASE(a_pool_has_its_own) {
   gmlake_pool *pool;
-  (void)state;
   start(16);
   pool = open_pool(6 * C);
   reserve(pool, 4 * C);
@@ -45,8 +44,7 @@ static int reserve_in_handler(void *user, gmlake *from, const gmlake_error_info 
   return 0;
 }
 
-static void a_handler_reserves_nothing(void **state) {
-  (void)state;
+CASE(a_handler_reserves_nothing) {
   prepare(4);
   desc.oom.fn = reserve_in_handler;
   open_lake();
@@ -57,10 +55,9 @@ static void a_handler_reserves_nothing(void **state) {
 
 /* ---- The most that a pool held --------------------------------------------------------------- */
 
-static void each_pool_has_a_peak(void **state) {
+CASE(each_pool_has_a_peak) {
   gmlake_pool *pool;
   void *p;
-  (void)state;
   start(16);
   (void)take(2 * C);
   pool = open_pool(0);
@@ -100,9 +97,14 @@ static int is_profile(const char *text, size_t bytes) {
   return profile_read(path, &peak);
 }
 
-static void a_profile_tells_what_was_held(void **state) {
-  size_t bytes = 0;
+static int end_path(void **state) {
   (void)state;
+  (void)remove(path);
+  return 0;
+}
+
+CASE_BETWEEN(NULL, end_path, a_profile_tells_what_was_held) {
+  size_t bytes = 0;
   start(16);
   assert_int_equal(profile_read(path, &bytes), 0); /* there is none yet */
   drop(take(5 * C));
@@ -115,11 +117,10 @@ static void a_profile_tells_what_was_held(void **state) {
 }
 
 /* Each end that is missing or one too many, and each byte that is no digit's. */
-static void other_files_are_no_profiles(void **state) {
+CASE_BETWEEN(NULL, end_path, other_files_are_no_profiles) {
   static const char whole[] = "gmlake profile 2 peak 327680\n";
   char text[sizeof(whole) + 1];
   size_t i;
-  (void)state;
   assert_int_equal(is_profile(whole, sizeof(whole) - 1), 1);
   for (i = 0; i + 1 < sizeof(whole); i++) {
     assert_int_equal(is_profile(whole, i), 0);
@@ -132,20 +133,7 @@ static void other_files_are_no_profiles(void **state) {
   assert_int_equal(is_profile(text, sizeof(whole)), 0);
 }
 
-static int end_path(void **state) {
-  (void)state;
-  (void)remove(path);
-  return 0;
-}
-
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_pool_has_its_own),
-      cmocka_unit_test(a_handler_reserves_nothing),
-      cmocka_unit_test(each_pool_has_a_peak),
-      cmocka_unit_test_teardown(a_profile_tells_what_was_held, end_path),
-      cmocka_unit_test_teardown(other_files_are_no_profiles, end_path),
-  };
   (void)snprintf(path, sizeof(path), "%s/test_profile.%d", BUILD, (int)getpid());
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_cases("profile");
 }

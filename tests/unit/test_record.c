@@ -5,21 +5,14 @@
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
+#include "cases.h"
 #include "examples/record.h"
 #include "patience.h"
 #include "trace.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -206,7 +199,7 @@ static void take_labelled(const char *label, gmlake_pool *pool, void **out) {
   assert_ok(gmlake_alloc_with(f.lake, &desc, NULL, out));
 }
 
-static void labels_pools_and_stacks(void **state) {
+CASE_BETWEEN(set_up, tear_down, labels_pools_and_stacks) {
   const char weights[] = "the weights\n";
   char expected[512];
   gmlake_buffer_desc desc;
@@ -215,7 +208,6 @@ static void labels_pools_and_stacks(void **state) {
   trace recording;
   void *p[3];
   int which = 1;
-  (void)state;
   open_lake(f.path, GIB);
   gmlake_recorder_set_stacks(f.recorder, a_stack, &which);
   assert_ok(gmlake_pool_create(f.lake, NULL, &pool));
@@ -248,12 +240,11 @@ static void labels_pools_and_stacks(void **state) {
 }
 
 /* Of more names than there is room for, the later ones are not told; the recording goes on. */
-static void too_many_labels(void **state) {
+CASE_BETWEEN(set_up, tear_down, too_many_labels) {
   static char labels[GMLAKE_RECORDER_NAMES][8];
   trace recording;
   void *p;
   size_t i;
-  (void)state;
   open_lake(f.path, GIB);
   for (i = 0; i < GMLAKE_RECORDER_NAMES; i++) {
     snprintf(labels[i], sizeof labels[i], "l%u", (unsigned)i);
@@ -270,11 +261,10 @@ static void too_many_labels(void **state) {
 }
 
 /* Ticks stand for the clock only while they follow it. */
-static void ticks_follow_the_clock(void **state) {
+CASE_BETWEEN(set_up, tear_down, ticks_follow_the_clock) {
   gmlake_recorder *r;
   uint64_t before, after, told;
   size_t i;
-  (void)state;
   r = gmlake_recorder_open(f.path);
   assert_non_null(r);
   for (i = 0; i < 300000; i++) {
@@ -292,22 +282,17 @@ static void ticks_follow_the_clock(void **state) {
   assert_int_equal(gmlake_recorder_close(r), 0);
 }
 
-static void one_stream(void **state) {
-  (void)state;
-  round_trip("bench/traces/opt-1.3b-LRO.gmtrace.gz");
-}
+CASE_BETWEEN(set_up, tear_down, one_stream) { round_trip("bench/traces/opt-1.3b-LRO.gmtrace.gz"); }
 
-static void several_streams(void **state) {
-  (void)state;
+CASE_BETWEEN(set_up, tear_down, several_streams) {
   round_trip("bench/traces/fsdp2-opt-1.3b-R.gmtrace.gz");
 }
 
 /* Version 2: uses, frees on other streams and on none, allocations on none. */
-static void second_version(void **state) {
+CASE_BETWEEN(set_up, tear_down, second_version) {
   char path[1104];
   size_t i;
   FILE *file;
-  (void)state;
   snprintf(path, sizeof path, "%s.2", f.path);
   file = fopen(path, "w");
   assert_non_null(file);
@@ -328,10 +313,9 @@ static void second_version(void **state) {
 
 /* ---- What is recorded ------------------------------------------------------------------------ */
 
-static void records(void **state) {
+CASE_BETWEEN(set_up, tear_down, records) {
   gmlake_stream stream;
   void *a, *b, *none = NULL;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   assert_ok(gmlake_mock_stream_create(f.mock, &stream));
   a = take(1000, stream);
@@ -354,11 +338,10 @@ static void records(void **state) {
 }
 
 /* When work is complete is said of each stream on which it was queued, at the next call. */
-static void completion(void **state) {
+CASE_BETWEEN(set_up, tear_down, completion) {
   gmlake_stream a, b;
   void *x, *y;
   trace t;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   assert_ok(gmlake_mock_stream_create(f.mock, &a));
   assert_ok(gmlake_mock_stream_create(f.mock, &b));
@@ -385,11 +368,10 @@ static void completion(void **state) {
 }
 
 /* More samples than there is room for: every second one is given up, and the last stays. */
-static void many_samples(void **state) {
+CASE_BETWEEN(set_up, tear_down, many_samples) {
   gmlake_stream a, b;
   size_t i;
   trace t;
-  (void)state;
   open_lake(f.path, GIB);
   assert_ok(gmlake_mock_stream_create(f.mock, &a));
   assert_ok(gmlake_mock_stream_create(f.mock, &b));
@@ -409,12 +391,11 @@ static void many_samples(void **state) {
 }
 
 /* Without a backend the file says what it leaves out, and so it does if an event fails. */
-static void not_sampled(void **state) {
+CASE_BETWEEN(set_up, tear_down, not_sampled) {
   gmlake_mock_census census;
   gmlake_stream a;
   gmlake_desc desc;
   void *x;
-  (void)state;
   memset(&desc, 0, sizeof desc);
   desc.flags = GMLAKE_STREAMS_MAY_END;
   f.recorder = gmlake_recorder_open(f.path);
@@ -465,12 +446,11 @@ static gmlake_result watched_query(void *user, void *event, int *out_done, int *
 }
 
 /* While a capture is under way the recorder touches no stream and no event. */
-static void captures_are_not_spoilt(void **state) {
+CASE_BETWEEN(set_up, tear_down, captures_are_not_spoilt) {
   gmlake_stream a, b;
   gmlake_pool *pool;
   void *x, *y;
   int i;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   assert_ok(gmlake_mock_stream_create(f.mock, &a));
   assert_ok(gmlake_mock_stream_create(f.mock, &b));
@@ -503,11 +483,10 @@ static void captures_are_not_spoilt(void **state) {
 }
 
 /* A stream that was destroyed is not sampled, and the others still are. */
-static void stream_ends(void **state) {
+CASE_BETWEEN(set_up, tear_down, stream_ends) {
   gmlake_stream a, b;
   void *x;
   trace t;
-  (void)state;
   f.flags = GMLAKE_STREAMS_MAY_END;
   open_lake(f.path, 64 * MIB);
   assert_ok(gmlake_mock_stream_create(f.mock, &a));
@@ -553,12 +532,11 @@ static gmlake_result slow_query(void *user, void *event, int *out_done, int *out
 }
 
 /* However slow the driver is, samples take their share of the time: a fortieth for each kind. */
-static void samples_take_their_share(void **state) {
+CASE_BETWEEN(set_up, tear_down, samples_take_their_share) {
   gmlake_mock_desc mock;
   gmlake_desc desc;
   gmlake_stream stream;
   uint64_t begun;
-  (void)state;
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
   mock.capacity_bytes = 64 * MIB;
@@ -588,10 +566,9 @@ static void samples_take_their_share(void **state) {
   assert_int_equal(close_lake(), 0);
 }
 
-static void long_label(void **state) {
+CASE_BETWEEN(set_up, tear_down, long_label) {
   char label[5000];
   trace t;
-  (void)state;
   memset(label, 'x', sizeof label - 1);
   label[sizeof label - 1] = '\0';
   open_lake(f.path, 64 * MIB);
@@ -626,12 +603,11 @@ static void *trade(void *seed) {
   return failures ? seed : NULL;
 }
 
-static void threads(void **state) {
+CASE_BETWEEN(set_up, tear_down, threads) {
   pthread_t handles[THREADS];
   unsigned long seeds[THREADS];
   size_t i, bytes = 0;
   trace t;
-  (void)state;
   open_lake(f.path, 4 * GIB);
   for (i = 0; i < THREADS; i++) {
     seeds[i] = 77 + i;
@@ -654,9 +630,8 @@ static void threads(void **state) {
 }
 
 /* Wherever the end of what is kept in memory falls, the file has it all. */
-static void any_length(void **state) {
+CASE_BETWEEN(set_up, tear_down, any_length) {
   size_t i, j;
-  (void)state;
   for (i = 0; i < 40; i++) {
     trace t;
     open_lake(f.path, 64 * MIB);
@@ -681,10 +656,9 @@ static gmlake_buffer *open_buffer(size_t max_bytes) {
 }
 
 /* Ranges are in whole chunks, and their work is sampled although there is one stream. */
-static void buffers(void **state) {
+CASE_BETWEEN(set_up, tear_down, buffers) {
   gmlake_buffer *one, *other;
   trace t;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   (void)take(1000, NULL);
   one = open_buffer(8 * MIB);
@@ -725,11 +699,10 @@ static void assert_ends_well(pid_t child) {
 
 /* A child of fork frees what it inherited, marks, flushes, closes and ends, by exit() or _exit(),
    while its parent goes on. */
-static void fork_records_nothing(void **state) {
+CASE_BETWEEN(set_up, tear_down, fork_records_nothing) {
   void *blocks[400];
   size_t i, round;
   trace t;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   gmlake_recorder_mark(f.recorder, "parent");
   for (i = 0; i < 400; i++) blocks[i] = take(4096, NULL);
@@ -757,10 +730,9 @@ static void fork_records_nothing(void **state) {
 }
 
 /* A thread of the parent holds the recorder as the child is made, which must not wait for it. */
-static void fork_while_recording(void **state) {
+CASE_BETWEEN(set_up, tear_down, fork_while_recording) {
   void *block;
   pid_t child;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   block = take(4096, NULL);
   (void)fflush(NULL);
@@ -776,11 +748,10 @@ static void fork_while_recording(void **state) {
 }
 
 /* A process that ends by exit() may leave its recordings open. */
-static void left_open(void **state) {
+CASE_BETWEEN(set_up, tear_down, left_open) {
   char other[1104];
   pid_t child;
   trace t;
-  (void)state;
   snprintf(other, sizeof other, "%s.2", f.path);
   (void)fflush(NULL);
   child = fork();
@@ -799,9 +770,8 @@ static void left_open(void **state) {
 }
 
 /* What is there already is not written anew, unless it is no file. */
-static void refuses_to_overwrite(void **state) {
+CASE_BETWEEN(set_up, tear_down, refuses_to_overwrite) {
   trace t;
-  (void)state;
   open_lake(f.path, 64 * MIB);
   (void)take(MIB, NULL);
   errno = 0;
@@ -819,8 +789,7 @@ static void refuses_to_overwrite(void **state) {
 
 /* ---- Failures -------------------------------------------------------------------------------- */
 
-static void cannot_open(void **state) {
-  (void)state;
+CASE_BETWEEN(set_up, tear_down, cannot_open) {
   errno = 0;
   assert_null(gmlake_recorder_open("/nonexistent/run.gmtrace"));
   assert_int_equal(errno, ENOENT);
@@ -828,9 +797,8 @@ static void cannot_open(void **state) {
 }
 
 /* Few records fail as they are flushed, many before; the program is not disturbed. */
-static void cannot_write(void **state) {
+CASE_BETWEEN(set_up, tear_down, cannot_write) {
   size_t counts[] = {1, 20000}, i, j;
-  (void)state;
   if (access("/dev/full", W_OK)) skip();
   for (i = 0; i < 2; i++) {
     open_lake("/dev/full", 64 * MIB);
@@ -840,12 +808,11 @@ static void cannot_write(void **state) {
 }
 
 /* The first error stays, and what was written before it is a trace. */
-static void too_many_streams(void **state) {
+CASE_BETWEEN(set_up, tear_down, too_many_streams) {
   gmlake_step event;
   gmlake_observer observer;
   trace t;
   size_t i;
-  (void)state;
   f.recorder = gmlake_recorder_open(f.path);
   assert_non_null(f.recorder);
   observer = gmlake_recorder_observer(f.recorder);
@@ -866,32 +833,4 @@ static void too_many_streams(void **state) {
   trace_free(&t);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(labels_pools_and_stacks, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(too_many_labels, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(ticks_follow_the_clock, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(one_stream, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(several_streams, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(second_version, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(records, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(completion, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(many_samples, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(not_sampled, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(samples_take_their_share, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(captures_are_not_spoilt, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(stream_ends, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(any_length, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(buffers, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(fork_records_nothing, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(fork_while_recording, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(left_open, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(refuses_to_overwrite, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(cannot_open, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(cannot_write, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(too_many_streams, set_up, tear_down),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("record"); }

@@ -52,12 +52,11 @@ static void refused(gmlake_result result, const char *text) {
   assert_ok(gmlake_check(lake));
 }
 
-static void wrong_arguments_are_refused(void **state) {
+CASE(wrong_arguments_are_refused) {
   const size_t before = open_descriptors();
   gmlake_handle wrong[2];
   size_t count = 77;
   void *small, *block, *other, *ptr = &ptr;
-  (void)state;
   start_sharing(16);
   small = take(C / 2);
   block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
@@ -98,12 +97,11 @@ static void wrong_arguments_are_refused(void **state) {
   assert_int_equal(open_descriptors(), before);
 }
 
-static void too_many_handles_are_refused(void **state) {
+CASE(too_many_handles_are_refused) {
   const size_t most = GMLK_GRAINS_MAX / (GMLK_CHUNK_BYTES_MAX / GMLK_GRAIN);
   gmlake_handle *many = (gmlake_handle *)calloc(most + 1, sizeof(*many));
   void *ptr = &ptr;
   size_t i;
-  (void)state;
   assert_non_null(many);
   start_sharing(4);
   for (i = 0; i <= most; i++) {
@@ -117,9 +115,8 @@ static void too_many_handles_are_refused(void **state) {
 }
 
 /* A backend's table may end before the functions, or have none there. */
-static void a_backend_may_not_share(void **state) {
+CASE(a_backend_may_not_share) {
   void *ptr = &ptr;
-  (void)state;
   prepare(8);
   use_hooks();
   hooked.import_handle = NULL;
@@ -139,12 +136,11 @@ static void a_backend_may_not_share(void **state) {
 
 /* The text names what is too much, and the number. The mock has a descriptor for each chunk that
    can be exported: where none is left, that is told, and not taken for a lack of memory. */
-static void the_limit_on_descriptors_is_named(void **state) {
+CASE(the_limit_on_descriptors_is_named) {
   struct rlimit limit, small;
   gmlake_result result;
   size_t count;
   void *block, *ptr = NULL;
-  (void)state;
   start_sharing(8);
   block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
   export_now(block, 2);
@@ -229,10 +225,9 @@ static void import_for_ever(int from) {
   _exit(0);
 }
 
-static void importers_may_be_killed(void **state) {
+CASE(importers_may_be_killed) {
   size_t before = open_descriptors(), metadata = 0;
   unsigned round;
-  (void)state;
   prepare(64);
   desc.chunk_bytes = 0;
   gmlake_mock_destroy(mock);
@@ -278,13 +273,4 @@ static void importers_may_be_killed(void **state) {
   finish();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(wrong_arguments_are_refused),
-      cmocka_unit_test(too_many_handles_are_refused),
-      cmocka_unit_test(a_backend_may_not_share),
-      cmocka_unit_test(the_limit_on_descriptors_is_named),
-      cmocka_unit_test(importers_may_be_killed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("sharing"); }

@@ -94,10 +94,9 @@ static int is_asleep(gmlake_pool *pool) {
 
 /* ---- the backend and the host's memory ------------------------------------------------------ */
 
-static void tables_of_version_1_drop_and_do_not_keep(void **state) {
+CASE(tables_of_version_1_drop_and_do_not_keep) {
   gmlake_backend old;
   size_t ends[3], i;
-  (void)state;
   ends[0] = offsetof(gmlake_backend, stream_id);
   ends[1] = offsetof(gmlake_backend, copy);
   ends[2] = offsetof(gmlake_backend, host_free);
@@ -137,10 +136,9 @@ static void vault_free(void *user, void *ptr) {
 
 /* The copy would lie in the memory that is to be given back, unless the program puts it elsewhere.
    The same device with memory of its own is no test: it has no use for the hook. */
-static void an_integrated_device_keeps_where_it_is_told(void **state) {
+CASE(an_integrated_device_keeps_where_it_is_told) {
   gmlake_mock_desc device;
   int has_hook;
-  (void)state;
   memset(&device, 0, sizeof(device));
   device.capacity_bytes = 64 * C;
   device.granularity_bytes = C;
@@ -168,8 +166,7 @@ static void an_integrated_device_keeps_where_it_is_told(void **state) {
   }
 }
 
-static void host_memory_comes_from_the_hook(void **state) {
-  (void)state;
+CASE(host_memory_comes_from_the_hook) {
   prepare(64);
   desc.sleep_host.malloc_fn = vault_malloc;
   assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
@@ -198,11 +195,10 @@ static void host_memory_comes_from_the_hook(void **state) {
 }
 
 /* Also more than was kept the time before. */
-static void large_contents_are_kept(void **state) {
+CASE(large_contents_are_kept) {
   const size_t bytes = ((size_t)150 << 20) + 5 * C / 2;
   gmlake_pool *pool;
   void *head, *block, *more;
-  (void)state;
   start(4096);
   pool = open_pool(0);
   head = take_from(pool, C / 2, LEGACY);
@@ -224,12 +220,11 @@ static void large_contents_are_kept(void **state) {
 }
 
 /* By what the calls cost on an H200: 100 GiB in blocks, and in a buffer. */
-static void a_hundred_gib_sleep_and_wake_in_time(void **state) {
+CASE(a_hundred_gib_sleep_and_wake_in_time) {
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer;
   uint64_t before;
   int i;
-  (void)state;
   for (i = 0; i < 2; i++) {
     memset(&wanted, 0, sizeof(wanted));
     prepare_books((size_t)140 << 30, 0, GMLAKE_MOCK_COSTS_REPLAYED);
@@ -285,11 +280,10 @@ static void *free_them(void *argument) {
   return NULL;
 }
 
-static void other_threads_work_on(void **state) {
+CASE(other_threads_work_on) {
   pthread_t other, freer;
   void *blocks[80];
   int i, round;
-  (void)state;
   start(1024);
   make_pool(3);
   busy_pool = open_pool(0);
@@ -319,16 +313,8 @@ static void other_threads_work_on(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
-      cmocka_unit_test(host_memory_comes_from_the_hook),
-      cmocka_unit_test(an_integrated_device_keeps_where_it_is_told),
-      cmocka_unit_test(large_contents_are_kept),
-      cmocka_unit_test(a_hundred_gib_sleep_and_wake_in_time),
-      cmocka_unit_test(other_threads_work_on),
-  };
   int failed;
-  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  failed = run_cases("sleep");
   page = 2 * C; /* an arena of their own */
-  return failed + cmocka_run_group_tests(tests, NULL, NULL);
+  return failed + run_cases("sleep_apart");
 }

@@ -96,7 +96,7 @@ static size_t rows(const char *name) {
   return count;
 }
 
-static void every_entry_of_the_map_has_a_row(void **state) {
+CASE_BETWEEN(set_up, tear_down, every_entry_of_the_map_has_a_row) {
   static const char *const names[] = {"",        "blocks", "holes",  "windows",
                                       "buffers", "pieces", "chunks", "spans"};
   size_t counts[GMLAKE_KIND_IDLE_PIECE + 1], count, i;
@@ -104,7 +104,6 @@ static void every_entry_of_the_map_has_a_row(void **state) {
   gmlake_map_entry map[64];
   gmlake_buffer *buffer;
   void *b[6];
-  (void)state;
   memset(&desc, 0, sizeof desc);
   memset(counts, 0, sizeof counts);
   for (i = 0; i < 6; i++) b[i] = take_named(2 * MIB, "b");
@@ -127,10 +126,9 @@ static void every_entry_of_the_map_has_a_row(void **state) {
 
 /* The rows are compared as text: address, bytes, requested, state, stream, arena, label, user data,
    age. */
-static void a_block_is_told_with_its_label(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_block_is_told_with_its_label) {
   char row[256];
   const void *p;
-  (void)state;
   p = take_named(1000, "a \"label\" </script>\n\xC3\xA9\xFF");
   (void)take_named(512, NULL);
   assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), 0);
@@ -144,9 +142,8 @@ static void a_block_is_told_with_its_label(void **state) {
   assert_non_null(strstr(f.text, row));
 }
 
-static void it_works_in_the_handler_in_fixed_memory(void **state) {
+CASE_BETWEEN(set_up, tear_down, it_works_in_the_handler_in_fixed_memory) {
   void *ptr;
-  (void)state;
   (void)take_named(40 * MIB, NULL);
   reserve_memory();
   assert_int_equal(gmlake_alloc(lake, 40 * MIB, NULL, &ptr), GMLAKE_ERROR_LIMIT_REACHED);
@@ -157,10 +154,9 @@ static void it_works_in_the_handler_in_fixed_memory(void **state) {
   assert_ok(gmlake_check(lake));
 }
 
-static void memory_that_is_too_small_is_an_error(void **state) {
+CASE_BETWEEN(set_up, tear_down, memory_that_is_too_small_is_an_error) {
   gmlake_snapshot_desc desc;
   size_t count;
-  (void)state;
   memset(&desc, 0, sizeof desc);
   (void)take_named(512, NULL);
   reserve_memory();
@@ -177,10 +173,9 @@ static void memory_that_is_too_small_is_an_error(void **state) {
 }
 
 /* The parts that the sink gets join to the same text wherever they are cut. */
-static void long_documents_come_in_parts(void **state) {
+CASE_BETWEEN(set_up, tear_down, long_documents_come_in_parts) {
   size_t i, members = 0;
   const char *at;
-  (void)state;
   for (i = 0; i < 3000; i++) (void)take_named(512, "a label that makes the document longer");
   assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), 0);
   assert_true(f.calls > 10);
@@ -189,9 +184,8 @@ static void long_documents_come_in_parts(void **state) {
   assert_int_equal(members, 36); /* of stats, with its own */
 }
 
-static void a_sink_that_fails_ends_it(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_sink_that_fails_ends_it) {
   size_t i;
-  (void)state;
   for (i = 0; i < 3000; i++) (void)take_named(512, NULL);
   f.refuse_at = 30000;
   assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), EIO);
@@ -200,10 +194,9 @@ static void a_sink_that_fails_ends_it(void **state) {
   assert_int_equal(gmlake_snapshot_save(lake, "/there/is/no/such/folder"), ENOENT);
 }
 
-static void a_child_of_fork_is_refused(void **state) {
+CASE_BETWEEN(set_up, tear_down, a_child_of_fork_is_refused) {
   pid_t child;
   int status;
-  (void)state;
   (void)take_named(512, NULL);
   child = fork();
   if (!child) _exit(gmlake_snapshot_write(lake, NULL, sink, &f) == EINVAL ? 7 : 0);
@@ -211,16 +204,4 @@ static void a_child_of_fork_is_refused(void **state) {
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {
-      CASE(every_entry_of_the_map_has_a_row),
-      CASE(a_block_is_told_with_its_label),
-      CASE(it_works_in_the_handler_in_fixed_memory),
-      CASE(memory_that_is_too_small_is_an_error),
-      CASE(long_documents_come_in_parts),
-      CASE(a_sink_that_fails_ends_it),
-      CASE(a_child_of_fork_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("snapshot"); }

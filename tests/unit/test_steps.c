@@ -58,11 +58,10 @@ static uint64_t steps_of_trace(size_t count, uint64_t factor) {
   return before;
 }
 
-static void a_trace_takes_as_long_as_it_is(void **state) {
+CASE(a_trace_takes_as_long_as_it_is) {
   static const uint64_t factors[] = {1, 512, (uint64_t)1 << 40, 0x9E3779B97F4A7C15u};
   const uint64_t common = steps_of_trace(2000, 1);
   size_t i;
-  (void)state;
   need_steps();
   for (i = 0; i < sizeof factors / sizeof *factors; i++) {
     const uint64_t factor = i == 3 ? inverse_of(factors[i]) : factors[i];
@@ -94,18 +93,16 @@ static uint64_t steps_of_graph(size_t count) {
   return before;
 }
 
-static void a_graph_takes_as_long_as_it_is(void **state) {
-  (void)state;
+CASE(a_graph_takes_as_long_as_it_is) {
   need_steps();
   assert_in_range(steps_of_graph(4000), 0, 6 * steps_of_graph(1000));
 }
 
 /* A file that unpacks to more than may be held is refused by that name; one that fits is read. */
-static void a_trace_of_any_size_needs_bounded_memory(void **state) {
+CASE(a_trace_of_any_size_needs_bounded_memory) {
   FILE *file = new_file();
   size_t i;
   trace t;
-  (void)state;
   (void)fprintf(file, "gmtrace 1\n");
   for (i = 0; i < 32768; i++) (void)fprintf(file, "a 1 512 0 0\nf 1 0\n");
   assert_int_equal(fflush(file), 0);
@@ -121,11 +118,10 @@ static void a_trace_of_any_size_needs_bounded_memory(void **state) {
   (void)fclose(file);
 }
 
-static void a_graph_of_any_size_needs_bounded_memory(void **state) {
+CASE(a_graph_of_any_size_needs_bounded_memory) {
   FILE *file = new_file();
   size_t i;
   graph g;
-  (void)state;
   (void)fprintf(file, "gmgraph 1\nt 0 512 p\n");
   for (i = 0; i < 100000; i++) (void)fprintf(file, "o x 1 r 0 w 0\n");
   assert_int_equal(fflush(file), 0);
@@ -134,10 +130,9 @@ static void a_graph_of_any_size_needs_bounded_memory(void **state) {
   (void)fclose(file);
 }
 
-static void lines_may_end_as_on_windows(void **state) {
+CASE(lines_may_end_as_on_windows) {
   FILE *file = new_file();
   trace t;
-  (void)state;
   (void)fprintf(file, "gmtrace 1\r\n# peak_reserved: 4096\r\nm step\r\na 1 512 0 7\r\nf 1 8\r\n");
   assert_int_equal(fflush(file), 0);
   assert_true(trace_load(path, &t, error, sizeof error));
@@ -190,8 +185,7 @@ static uint64_t steps_of_readers(size_t readers) {
 
 /* Many readers of one tensor, whose memory many others take: edges of each to each. Four times as
    many take 16 times as long, not 64. */
-static void dense_edges_take_as_long_as_they_are_many(void **state) {
-  (void)state;
+CASE(dense_edges_take_as_long_as_they_are_many) {
   need_steps();
   assert_in_range(steps_of_readers(1600), 0, 20 * steps_of_readers(400));
 }
@@ -214,8 +208,7 @@ static uint64_t steps_of_holes(size_t count) {
 }
 
 /* Holes of many sizes between what is kept: eight times the operators, no 64 times the steps. */
-static void many_holes_take_no_square_of_steps(void **state) {
-  (void)state;
+CASE(many_holes_take_no_square_of_steps) {
   need_steps();
   assert_in_range(steps_of_holes(8000), 0, 16 * steps_of_holes(1000));
 }
@@ -238,8 +231,7 @@ static uint64_t steps_of_chain(size_t count) {
 
 /* A chain: where all that comes before leads to a node, its paths are not looked through. Eight
    times the operators take no more than ten times the steps. */
-static void a_chain_takes_no_square_of_steps(void **state) {
-  (void)state;
+CASE(a_chain_takes_no_square_of_steps) {
   need_steps();
   assert_in_range(steps_of_chain(32000), 0, 10 * steps_of_chain(4000));
 }
@@ -255,8 +247,7 @@ static uint64_t steps_in_half(gmlake_offload_graph *g, size_t devices) {
 
 /* 19,319 operators, and 20,000 of mixed sizes: a thousand million steps, most of them tries for a
    better order, whose number is bounded. */
-static void large_graphs_are_compiled_soon(void **state) {
-  (void)state;
+CASE(large_graphs_are_compiled_soon) {
   need_steps();
   assert_in_range(steps_in_half(graph_make_transformer(4, 420, 512, 1024), 4), 0, 4000000000u);
   assert_in_range(steps_in_half(graph_make_random(1, 20000, 4096, 1), 1), 0, 4000000000u);
@@ -379,9 +370,8 @@ static uint64_t steps_of_training(uint32_t layers, uint64_t *out_longest) {
 
 /* Learning, making tensors leave and planning: twice the steps take little more than twice as long,
    and no call takes longer because of it, but for what is done at once. */
-static void a_session_takes_as_long_as_its_program(void **state) {
+CASE(a_session_takes_as_long_as_its_program) {
   uint64_t few, many, few_longest, many_longest;
-  (void)state;
   need_steps();
   few = steps_of_training(LAYERS_MOST / 2, &few_longest);
   many = steps_of_training(LAYERS_MOST, &many_longest);
@@ -392,7 +382,7 @@ static void a_session_takes_as_long_as_its_program(void **state) {
 /* ---- Plans ----------------------------------------------------------------------------------- */
 
 /* 10,805 operators, as recorded: 164 million steps. */
-static void a_large_graph_is_planned_soon(void **state) {
+CASE(a_large_graph_is_planned_soon) {
   gmlake_offload_planner_desc desc;
   gmlake_offload_job_desc job_desc;
   gmlake_offload_planner *planner;
@@ -400,7 +390,6 @@ static void a_large_graph_is_planned_soon(void **state) {
   uint64_t steps;
   uint32_t job;
   graph g;
-  (void)state;
   need_steps();
   memset(&desc, 0, sizeof desc);
   memset(&job_desc, 0, sizeof job_desc);
@@ -420,19 +409,4 @@ static void a_large_graph_is_planned_soon(void **state) {
   gmlake_offload_graph_destroy(planned);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_trace_takes_as_long_as_it_is),
-      cmocka_unit_test(a_graph_takes_as_long_as_it_is),
-      cmocka_unit_test(a_trace_of_any_size_needs_bounded_memory),
-      cmocka_unit_test(a_graph_of_any_size_needs_bounded_memory),
-      cmocka_unit_test(lines_may_end_as_on_windows),
-      cmocka_unit_test(dense_edges_take_as_long_as_they_are_many),
-      cmocka_unit_test(many_holes_take_no_square_of_steps),
-      cmocka_unit_test(a_chain_takes_no_square_of_steps),
-      cmocka_unit_test(large_graphs_are_compiled_soon),
-      cmocka_unit_test(a_large_graph_is_planned_soon),
-      cmocka_unit_test(a_session_takes_as_long_as_its_program),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases("steps"); }
