@@ -1,194 +1,12 @@
-/* Random and recorded graphs: every plan is checked by a second reading of its events that shares
-   nothing with the planner, then run on the mock; every run ends with the bytes of one that moves
-   nothing, whatever the plan, the limit and the jitter. */
+/* Random and recorded graphs: what a plan promises holds where it is run on the mock; every run
+   ends with the bytes of one that moves nothing, whatever the plan, the limit and the jitter. */
 #include "graphs.h"
 
 #include <math.h>
 
 #define SEEDS part_of(150)
-#define OPS 60
 
-/* ---- A plan without waits and recomputation, read against the operators' times --------------- */
-
-typedef struct move {
-  uint32_t tensor;
-  int in;
-  double begin, end; /* milliseconds, since some iteration began */
-  double slow_end;   /* the end if the other direction is busy, too */
-} move;
-
-typedef struct reading {
-  const gmlake_offload_graph *graph;
-  gmlake_offload_graph_info info;
-  double op_begin[OPS], op_end[OPS], period; /* by position */
-  uint32_t position[OPS];
-  move moves[4 * RANDOM_TENSORS];
-  size_t move_count;
-  int paper; /* one copy at a time; what comes in counts from its end */
-} reading;
-
-static void read_times(reading *r, const gmlake_offload_graph *graph) {
-  double t = 0;
-  size_t i;
-  memset(r, 0, sizeof *r);
-  r->graph = graph;
-  r->info = info_of(graph);
-  assert_true(r->info.op_count <= OPS);
-  for (i = 0; i < r->info.op_count; i++) {
-    gmlake_offload_op_desc desc;
-    assert_ok(gmlake_offload_get_op(graph, r->info.op_order[i], &desc));
-    r->position[r->info.op_order[i]] = (uint32_t)i;
-    r->op_begin[i] = t;
-    t += desc.time_ns > 0 ? (double)desc.time_ns / 1e6 : 1e-6;
-    r->op_end[i] = t;
-  }
-  r->period = t;
-}
-
-/* Whether a copy of the other direction is under way during the move, around the period. */
-static int is_crossed(const reading *r, const move *m) {
-  size_t i;
-  for (i = 0; i < r->move_count; i++) {
-    const move *other = &r->moves[i];
-    double gap = fmod(other->begin - m->begin + 10 * r->period, r->period);
-    if (other->in == m->in || other->end == other->begin) continue;
-    if (gap < m->end - m->begin - 1e-5) return 1;
-    if (r->period - gap < other->end - other->begin - 1e-5) return 1;
-  }
-  return 0;
-}
-
-/* When each event comes, and how long its copy takes: at the speed of one direction alone, if no
-   copy of the other one is under way then. */
-static void read_moves(reading *r, const gmlake_offload_plan_info *plan, double alone,
-                       double both) {
-  size_t i, changes = 1;
-  for (i = 0; i < plan->event_count; i++) {
-    const gmlake_offload_event *event = &plan->events[i];
-    gmlake_offload_tensor_desc t;
-    move *m = &r->moves[r->move_count++];
-    assert_true(event->action != GMLAKE_OFFLOAD_RECOMPUTE);
-    assert_ok(gmlake_offload_get_tensor(r->graph, event->tensor, &t));
-    m->tensor = event->tensor;
-    m->in = event->action == GMLAKE_OFFLOAD_SWAP_IN;
-    m->begin = event->trigger == NONE ? 0 : r->op_end[r->position[event->trigger]];
-    m->begin += (double)event->delay_ns / 1e6;
-    m->end = m->slow_end = m->begin;
-    if (event->action == GMLAKE_OFFLOAD_DROP) continue;
-    m->end += (double)t.bytes / alone + .01;
-    m->slow_end += (double)t.bytes / both + .01;
-  }
-  while (changes != 0) {
-    for (i = 0, changes = 0; i < r->move_count; i++) {
-      move *m = &r->moves[i];
-      if (m->end == m->slow_end || !is_crossed(r, m)) continue;
-      m->end = m->slow_end;
-      changes++;
-    }
-  }
-}
-
-static int uses(const gmlake_offload_graph *graph, uint32_t op_id, uint32_t tensor_id) {
-  gmlake_offload_op_desc desc;
-  size_t n;
-  assert_ok(gmlake_offload_get_op(graph, op_id, &desc));
-  for (n = 0; n < desc.read_count; n++) {
-    if (desc.reads[n] == tensor_id) return 1;
-  }
-  for (n = 0; n < desc.write_count; n++) {
-    if (desc.writes[n] == tensor_id) return 1;
-  }
-  return 0;
-}
-
-/* Whether the tensor has device memory at time t of a later iteration: by the last move that ended
-   (out) or began (in) before t, looking back one period. */
-static int is_resident(const reading *r, uint32_t tensor_id, double t, int whole) {
-  double last = -1e9;
-  int there = 1;
-  size_t i;
-  for (i = 0; i < r->move_count; i++) {
-    const move *m = &r->moves[i];
-    double at = m->in && !whole ? m->begin : m->end;
-    if (m->tensor != tensor_id) continue;
-    while (at > t + 5e-7) at -= r->period;
-    if (at <= last) continue;
-    last = at;
-    there = m->in;
-  }
-  return there;
-}
-
-static void life_of(const reading *r, uint32_t tensor_id, double *begin, double *end) {
-  gmlake_offload_tensor_desc t;
-  size_t i;
-  assert_ok(gmlake_offload_get_tensor(r->graph, tensor_id, &t));
-  *begin = 0;
-  *end = r->period;
-  if (t.kind <= GMLAKE_OFFLOAD_INPUT) return;
-  *begin = 1e9;
-  *end = -1;
-  for (i = 0; i < r->info.op_count; i++) {
-    if (!uses(r->graph, r->info.op_order[i], tensor_id)) continue;
-    if (r->op_begin[i] < *begin) *begin = r->op_begin[i];
-    *end = r->op_end[i];
-  }
-  if (t.kind == GMLAKE_OFFLOAD_OUTPUT && *end > 0) *end = r->period;
-}
-
-/* No use without presence, at the middle and the ends of every operator. */
-static void check_presence(const reading *r) {
-  size_t i, t;
-  for (i = 0; i < r->info.op_count; i++) {
-    for (t = 0; t < r->info.tensor_count; t++) {
-      if (!uses(r->graph, r->info.op_order[i], (uint32_t)t)) continue;
-      assert_true(is_resident(r, (uint32_t)t, r->op_begin[i], 1));
-      if (r->op_end[i] - r->op_begin[i] < 3e-5) continue;
-      assert_true(is_resident(r, (uint32_t)t, r->op_end[i] - 2e-5, 1));
-    }
-  }
-}
-
-static double bytes_at(const reading *r, double t) {
-  double bytes = 0;
-  size_t i;
-  for (i = 0; i < r->info.tensor_count; i++) {
-    gmlake_offload_tensor_desc desc;
-    double begin, end;
-    assert_ok(gmlake_offload_get_tensor(r->graph, (uint32_t)i, &desc));
-    life_of(r, (uint32_t)i, &begin, &end);
-    if (t < begin || t >= end || !is_resident(r, (uint32_t)i, t, r->paper)) continue;
-    bytes += (double)desc.bytes;
-  }
-  return bytes;
-}
-
-/* The peak is where something begins: an operator or a swap in; in paper mode where it ends. */
-static void check_peak(const reading *r, size_t peak_bytes) {
-  size_t i;
-  for (i = 0; i < r->info.op_count; i++) {
-    assert_true(bytes_at(r, r->op_begin[i] + 1e-7) <= (double)peak_bytes + .5);
-  }
-  for (i = 0; i < r->move_count; i++) {
-    double t = fmod((r->paper ? r->moves[i].end : r->moves[i].begin) + 1e-6, r->period);
-    if (r->moves[i].in) assert_true(bytes_at(r, t) <= (double)peak_bytes + .5);
-  }
-}
-
-/* One copy at a time in each direction, in paper mode in both, around the period. */
-static void check_lanes(const reading *r) {
-  size_t i, n;
-  for (i = 0; i < r->move_count; i++) {
-    for (n = 0; n < i; n++) {
-      const move *a = &r->moves[i], *b = &r->moves[n];
-      double gap;
-      if ((a->in != b->in && !r->paper) || a->end == a->begin || b->end == b->begin) continue;
-      gap = fmod(b->begin - a->begin + 10 * r->period, r->period);
-      assert_true(gap >= a->end - a->begin - 1e-5);
-      assert_true(r->period - gap >= b->end - b->begin - 1e-5);
-    }
-  }
-}
+/* ---- Planners -------------------------------------------------------------------------------- */
 
 static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
                                     const gmlake_offload_planner_desc *desc) {
@@ -241,31 +59,6 @@ static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload
   return (double)(stats[1].time_ns - stats[0].time_ns) / 2;
 }
 
-CASE(plans_keep_what_they_promise) {
-  static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_PAPER, GMLAKE_OFFLOAD_NO_RECOMPUTE, 0};
-  static reading r;
-  uint64_t seed;
-  size_t saved = 0;
-  for (seed = 0; seed < SEEDS; seed++) {
-    gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed % (OPS - 5), 0);
-    gmlake_offload_planner_desc desc = planner_desc(flags[seed % 4], 0);
-    gmlake_offload_plan *plan = plan_of(graph, &desc);
-    gmlake_offload_plan_info info = plan_info(plan);
-    read_times(&r, graph);
-    r.paper = flags[seed % 4] == GMLAKE_OFFLOAD_PAPER;
-    read_moves(&r, &info, 55e6, r.paper ? 55e6 : 50.5e6);
-    check_presence(&r);
-    check_lanes(&r);
-    check_peak(&r, info.peak_bytes);
-    assert_true(info.peak_bytes <= r.info.peak_bytes && info.peak_bytes >= r.info.op_bytes_max);
-    saved += info.peak_bytes < r.info.peak_bytes;
-    gmlake_offload_plan_destroy(plan);
-    gmlake_offload_graph_destroy(graph);
-  }
-  assert_true(saved > SEEDS / 3);
-  assert_int_equal(host_bytes, 0);
-}
-
 CASE(planned_runs_give_the_same_bytes) {
   unsigned seed;
   for (seed = 0; seed < SEEDS; seed++) {
@@ -282,15 +75,21 @@ CASE(planned_runs_give_the_same_bytes) {
 
 /* Without jitter a plan of one job keeps to its peak and takes the time that it says. Once it is in
    step it moves nothing on demand, but where an operator waits for a swap in, which then may come
-   at once. A plan that moves nothing adds no time. */
+   at once. A plan that moves nothing adds no time. In paper mode the peak counts what comes back
+   from the copy's end on, so the run has no limit. */
 CASE(plans_hold_without_jitter) {
+  static const char *const flags[] = {"", "overhead:.3 ", "no-recompute "};
   unsigned seed;
-  for (seed = 0; seed < SEEDS; seed++)
+  for (seed = 0; seed < SEEDS; seed++) {
     play_text(
-        "{divisor:65536 min:1b overhead:%s} random:%u,%u plan added<=events*1e18 "
-        "{limit:plan_peak} run:8 note run:8 +on_demand_outs=0 +on_demand_ins<=added*100 "
-        "+time<=8.008*plan_time+1000",
-        seed % 2 ? ".3" : "0", 2000 + seed, 5 + seed % 90);
+        "{divisor:65536 min:1b %s} random:%u,%u plan added<=events*1e18 {limit:plan_peak} run:8 "
+        "note run:8 +on_demand_outs=0 +on_demand_ins<=added*100 +time<=8.004*plan_time+1000",
+        flags[seed % 3], 2000 + seed, 5 + seed % 90);
+    play_text(
+        "{divisor:65536 min:1b paper} random:%u,%u plan plan_peak>=op_most run:8 note run:8 "
+        "+on_demand_ins=0 +time<=8.004*plan_time+1000",
+        3000 + seed, 5 + seed % 90);
+  }
 }
 
 /* Any events at all. */
