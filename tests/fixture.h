@@ -205,14 +205,6 @@ static inline gmlake_alloc_desc request(size_t bytes, unsigned flags, gmlake_poo
   return wanted;
 }
 
-static inline gmlake_result try_with(const gmlake_alloc_desc *wanted, gmlake_stream stream) {
-  void *ptr = &ptr;
-  gmlake_result result = gmlake_alloc_with(lake, wanted, stream, &ptr);
-  assert_ok(gmlake_check(lake));
-  if (result) assert_null(ptr);
-  return result;
-}
-
 static inline void *take_with(const gmlake_alloc_desc *wanted, gmlake_stream stream) {
   void *ptr = NULL;
   step(gmlake_alloc_with(lake, wanted, stream, &ptr));

@@ -377,35 +377,6 @@ static gmlake_result discard_of(gmlake_buffer *buffer, size_t offset, size_t byt
   return gmlake_buffer_discard(lake, buffer, offset, bytes, stream);
 }
 
-/* A buffer's last sizes, and the first that it cannot have. */
-CASE(test_buffer_size) {
-  static const struct {
-    size_t max_bytes, bytes, committed;
-  } rows[] = {{1, 1, C},
-              {C - 1, C - 1, C},
-              {C, C, C},
-              {C + 1, C, C},
-              {C + 1, C + 1, 2 * C},
-              {3 * C, 0, 0},
-              {3 * C, 3 * C, 3 * C},
-              {3 * C, 3 * C - 1, 3 * C},
-              {3 * C, 2 * C + 1, 3 * C}};
-  gmlake_buffer_info info;
-  size_t i;
-  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-    open_world(0);
-    assert_ok(create_buffer(rows[i].max_bytes, C));
-    step(resize_to(out.buffer, rows[i].bytes, LEGACY));
-    assert_ok(gmlake_buffer_get_info(lake, out.buffer, &info));
-    assert_int_equal(info.committed_bytes, rows[i].committed);
-    memset(info.ptr, 0xEE, rows[i].bytes);
-    step_error(resize_to(out.buffer, rows[i].max_bytes + 1, LEGACY), INVALID_ARGUMENT);
-    step(gmlake_buffer_destroy(lake, out.buffer, LEGACY));
-    (void)look();
-    close_world();
-  }
-}
-
 /* A buffer has 16 million chunks at most. */
 CASE(test_buffer_max_bytes) {
   static const struct {

@@ -58,6 +58,18 @@ static const row misuse_rows[] = {
      "{granule:16 cap:20} +a=1 note N0:1^1b!I says:chunk_bytes_is_1:_it_has_to_be_a_power_of_two "
      "N0:1^32k!I N0:1^1-1b!I N0:2^1+1b!I N0:3^3!I N0:32^32!I N0:" LAST "^" LAST "!I same"},
 
+    /* What rounding adds to an exclusive block stands in 32 bits, so chunks end at 1 GiB. */
+    {"chunks_of_pools_and_buffers_are_at_most_a_gibibyte", TOGETHER,
+     "{granule:16 cap:1048576 books} P0^32768!I told-by:gmlake_pool_create N0:65536^32768!I "
+     "told-by:gmlake_buffer_create P0^16384 +a=1b/0 reserved=16384 -a N0:65536^16384 z0:16384+1b "
+     "map:0=mm reserved=49152"},
+    /* Small chunks on a large device: more windows' address space than 32 bits of chunks. */
+    {"window_space_fits_its_records", TOGETHER, "{granule:1 cap:134217728 books} +a=1 -a"},
+
+    {"a_buffer_has_the_chunks_of_its_size", BOTH,
+     "{granule:16 cap:16} N0:1b^1 z0:1b map:0=m z0:2b!I K0 N0:1-1b^1 z0:1-1b map:0=m z0:1!I K0 "
+     "N0:1+1b^1 z0:1 map:0=m z0:1+1b map:0=mm z0:1+2b!I K0 N0:3^1 z0:0 map:0= z0:3-1b map:0=mmm "
+     "z0:2+1b map:0=mmm z0:3 z0:3+1b!I"},
     {"the_last_chunk_of_a_buffer_may_end_at_max_bytes", BOTH,
      "{granule:16 cap:16} N0:3+5b c0:2,1+5b map:0=..mm end:0=3+5b requested=1+5b d0:3,5b map:0=..m "
      "c0:3,5b map:0=..mm d0:0,3+5b requested=0 map:0="},

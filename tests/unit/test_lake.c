@@ -514,47 +514,6 @@ CASE(chunks_are_at_most_a_gibibyte) {
   finish();
 }
 
-/* The same holds for those of pools and of buffers. */
-CASE(chunks_of_pools_and_buffers_are_at_most_a_gibibyte) {
-  const size_t gib = (size_t)1 << 30;
-  gmlake_pool_desc pool_desc;
-  gmlake_pool *pool = NULL;
-  gmlake_buffer_desc buffer_desc;
-  gmlake_buffer *buffer = NULL;
-  gmlake_buffer_info info;
-  memset(&pool_desc, 0, sizeof(pool_desc));
-  memset(&buffer_desc, 0, sizeof(buffer_desc));
-  prepare_books(0, 0, GMLAKE_MOCK_COSTS_ALONE);
-  open_lake();
-  pool_desc.chunk_bytes = buffer_desc.chunk_bytes = 2 * gib;
-  buffer_desc.max_bytes = 4 * gib;
-  step_error(gmlake_pool_create(lake, &pool_desc, &pool), INVALID_ARGUMENT);
-  assert_string_equal(last_error().call, "gmlake_pool_create");
-  step_error(gmlake_buffer_create(lake, &buffer_desc, &buffer), INVALID_ARGUMENT);
-  assert_string_equal(last_error().call, "gmlake_buffer_create");
-  assert_true(!pool && !buffer);
-  pool_desc.chunk_bytes = buffer_desc.chunk_bytes = gib;
-  step(gmlake_pool_create(lake, &pool_desc, &pool));
-  drop(take_from(pool, 1, LEGACY));
-  assert_int_equal(stats().reserved_bytes, gib);
-  step(gmlake_buffer_create(lake, &buffer_desc, &buffer));
-  step(gmlake_buffer_resize(lake, buffer, gib + 1, LEGACY));
-  step(gmlake_buffer_get_info(lake, buffer, &info));
-  assert_int_equal(info.committed_bytes, 2 * gib);
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
-/* Small chunks on a large device: more windows' address space than 32 bits of chunks. */
-CASE(window_space_fits_its_records) {
-  prepare_books((size_t)512 << 30, 4096, GMLAKE_MOCK_COSTS_ALONE);
-  desc.chunk_bytes = 4096;
-  open_lake();
-  drop(take(4096));
-  finish();
-}
-
 /* Every one of a window's 40 pieces is cut out of a larger block, twice. */
 CASE(a_window_of_many_pieces_has_records_for_all) {
   void *b[81], *window, *again;
