@@ -1,4 +1,4 @@
-/* Tests of gmlake_bfc.h: rules by hand, errors, faults, a naive model, recorded traces.
+/* Tests of gmlake_bfc.h: rules by hand, errors, faults, recorded traces.
    usage: test_bfc [directory of the traces]; link with cmocka, zlib and pthreads.
    The implementation is included with all hooks replaced by ones that count, so that the tests see
    its host memory, its lock and its inside. */
@@ -390,6 +390,28 @@ CASE(test_the_largest_size) {
   assert_int_equal(test_device.refused_count, 2);
   assert_size(stats_of(bfc).retry_count, 1);
   assert_size(stats_of(bfc).oom_count, 2);
+  finish(bfc);
+}
+
+/* A segment past the limit is not asked for. What is cached goes first, and may be enough. */
+CASE(test_limit) {
+  gmlake_bfc_desc desc = fresh_desc();
+  gmlake_bfc *bfc;
+  char *block;
+  void *ptr = &ptr;
+  desc.limit_bytes = 40 * MIB;
+  bfc = make(&desc);
+  block = take(bfc, 20 * MIB);
+  take(bfc, 20 * MIB);
+  assert_error(gmlake_bfc_alloc(bfc, 1, NULL, &ptr), LIMIT_REACHED);
+  assert_null(ptr);
+  assert_int_equal(test_device.alloc_count, 2);
+  give(bfc, block);
+  take(bfc, 1);
+  assert_int_equal(test_device.free_count, 1);
+  assert_size(stats_of(bfc).retry_count, 2);
+  assert_size(stats_of(bfc).oom_count, 1);
+  assert_error(gmlake_bfc_alloc(bfc, 20 * MIB, NULL, &ptr), LIMIT_REACHED);
   finish(bfc);
 }
 
@@ -862,262 +884,6 @@ CASE(test_threads) {
   }
   assert_size(stats_of(bfc).live_count, 0);
   finish(bfc);
-}
-
-/* ---- A naive model: one array of blocks in address order, everything by linear search -------- */
-
-#define MODEL_BLOCKS_MAX 4096
-
-typedef struct model_block {
-  uintptr_t address;
-  size_t bytes, requested_bytes;
-  uint32_t stream;
-  int small, live, segment; /* number of its segment */
-} model_block;
-
-typedef struct model {
-  gmlake_bfc_desc rules;
-  model_block block[MODEL_BLOCKS_MAX];
-  size_t block_count;
-  uintptr_t next;
-  size_t reserved_bytes, capacity_bytes;
-  size_t requested_peak, active_peak, reserved_peak;
-  uint64_t split_count, coalesce_count, retry_count, segment_count, segment_free_count;
-} model;
-
-static size_t model_rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-static void model_insert(model *m, size_t at, model_block block) {
-  assert_true(m->block_count < MODEL_BLOCKS_MAX);
-  memmove(&m->block[at + 1], &m->block[at], (m->block_count - at) * sizeof block);
-  m->block[at] = block;
-  m->block_count++;
-}
-
-static void model_erase(model *m, size_t at) {
-  m->block_count--;
-  memmove(&m->block[at], &m->block[at + 1], (m->block_count - at) * sizeof m->block[0]);
-}
-
-static int model_same_segment(const model *m, size_t a, size_t b) {
-  return a < m->block_count && b < m->block_count && m->block[a].segment == m->block[b].segment;
-}
-
-/* Returns the bytes that went. */
-static size_t model_trim(model *m) {
-  const size_t before = m->reserved_bytes;
-  size_t i = m->block_count;
-  while (i-- > 0) {
-    if (m->block[i].live || model_same_segment(m, i, i + 1)) continue;
-    if (i > 0 && model_same_segment(m, i, i - 1)) continue;
-    m->reserved_bytes -= m->block[i].bytes;
-    m->segment_free_count++;
-    model_erase(m, i);
-  }
-  return before - m->reserved_bytes;
-}
-
-static gmlake_bfc_result model_room(const model *m, size_t bytes) {
-  if (m->reserved_bytes + bytes > m->rules.limit_bytes) return GMLAKE_BFC_ERROR_LIMIT_REACHED;
-  if (m->reserved_bytes + bytes > m->capacity_bytes) return GMLAKE_BFC_ERROR_OUT_OF_DEVICE_MEMORY;
-  return GMLAKE_BFC_OK;
-}
-
-static gmlake_bfc_result model_grow(model *m, size_t bytes, uint32_t stream) {
-  model_block block;
-  gmlake_bfc_result result;
-  size_t segment_bytes = model_rounded(bytes, m->rules.large_round_bytes);
-  if (bytes < m->rules.large_request_min) segment_bytes = m->rules.large_segment_bytes;
-  if (bytes <= m->rules.small_bytes_max) segment_bytes = m->rules.small_segment_bytes;
-  result = model_room(m, segment_bytes);
-  if (result != GMLAKE_BFC_OK) {
-    m->retry_count++;
-    (void)model_trim(m);
-    result = model_room(m, segment_bytes);
-  }
-  if (result != GMLAKE_BFC_OK) return result;
-  memset(&block, 0, sizeof block);
-  block.address = m->next;
-  block.bytes = segment_bytes;
-  block.stream = stream;
-  block.small = bytes <= m->rules.small_bytes_max;
-  block.segment = (int)m->segment_count++;
-  model_insert(m, m->block_count, block);
-  m->next += segment_bytes;
-  m->reserved_bytes += segment_bytes;
-  if (m->reserved_peak < m->reserved_bytes) m->reserved_peak = m->reserved_bytes;
-  return GMLAKE_BFC_OK;
-}
-
-/* The number of the best free block, or block_count. */
-static size_t model_best(const model *m, size_t bytes, uint32_t stream) {
-  size_t i, best = m->block_count;
-  for (i = 0; i < m->block_count; i++) {
-    const model_block *block = &m->block[i];
-    if (block->live || block->stream != stream || block->bytes < bytes) continue;
-    if (block->small != (bytes <= m->rules.small_bytes_max)) continue;
-    if (best == m->block_count || block->bytes < m->block[best].bytes) best = i;
-  }
-  return best;
-}
-
-static gmlake_bfc_result model_alloc(model *m, size_t requested_bytes, uint32_t stream,
-                                     uintptr_t *out_address) {
-  size_t bytes = model_rounded(requested_bytes, m->rules.round_bytes), remaining_bytes;
-  size_t best = model_best(m, bytes, stream);
-  *out_address = 0;
-  if (best == m->block_count) {
-    gmlake_bfc_result result = model_grow(m, bytes, stream);
-    if (result != GMLAKE_BFC_OK) return result;
-    best = m->block_count - 1;
-  }
-  remaining_bytes = m->block[best].bytes - bytes;
-  if (m->block[best].small ? remaining_bytes >= m->rules.small_remainder_min
-                           : remaining_bytes > m->rules.large_remainder_min) {
-    model_block rest = m->block[best];
-    m->split_count++;
-    rest.address += bytes;
-    rest.bytes -= bytes;
-    m->block[best].bytes = bytes;
-    model_insert(m, best + 1, rest);
-  }
-  m->block[best].live = 1;
-  m->block[best].requested_bytes = requested_bytes;
-  *out_address = m->block[best].address;
-  return GMLAKE_BFC_OK;
-}
-
-static void model_free(model *m, uintptr_t address) {
-  size_t i = 0;
-  while (m->block[i].address != address) i++;
-  m->block[i].live = 0;
-  if (model_same_segment(m, i, i + 1) && !m->block[i + 1].live) {
-    m->block[i].bytes += m->block[i + 1].bytes;
-    m->coalesce_count++;
-    model_erase(m, i + 1);
-  }
-  if (i > 0 && model_same_segment(m, i, i - 1) && !m->block[i - 1].live) {
-    m->block[i - 1].bytes += m->block[i].bytes;
-    m->coalesce_count++;
-    model_erase(m, i);
-  }
-}
-
-static void compare_to_model(gmlake_bfc *bfc, model *m) {
-  gmlake_bfc_stats stats = stats_of(bfc);
-  size_t i, requested_bytes = 0, active_bytes = 0, live_count = 0;
-  for (i = 0; i < m->block_count; i++) {
-    if (!m->block[i].live) continue;
-    live_count++;
-    requested_bytes += m->block[i].requested_bytes;
-    active_bytes += m->block[i].bytes;
-  }
-  if (m->requested_peak < requested_bytes) m->requested_peak = requested_bytes;
-  if (m->active_peak < active_bytes) m->active_peak = active_bytes;
-  assert_size(stats.requested_bytes_peak, m->requested_peak);
-  assert_size(stats.active_bytes_peak, m->active_peak);
-  assert_size(stats.reserved_bytes_peak, m->reserved_peak);
-  assert_size(stats.split_count, m->split_count);
-  assert_size(stats.coalesce_count, m->coalesce_count);
-  assert_size(stats.retry_count, m->retry_count);
-  assert_size(stats.segment_free_count, m->segment_free_count);
-  assert_size(stats.live_count, live_count);
-  assert_size(stats.requested_bytes, requested_bytes);
-  assert_size(stats.active_bytes, active_bytes);
-  assert_size(stats.reserved_bytes, m->reserved_bytes);
-  assert_size(test_device.used_bytes, m->reserved_bytes);
-  assert_size(stats.segment_alloc_count, m->segment_count);
-  assert_ok(gmlake_bfc_check(bfc));
-}
-
-/* Sizes near the rules' thresholds as often as any. */
-static size_t random_bytes(const gmlake_bfc_desc *rules, uint32_t *seed) {
-  const size_t near_bytes[] = {rules->round_bytes,
-                               4096,
-                               rules->small_bytes_max,
-                               rules->small_bytes_max + rules->round_bytes,
-                               rules->large_segment_bytes - rules->large_remainder_min,
-                               rules->large_request_min - rules->round_bytes,
-                               rules->large_request_min,
-                               rules->large_request_min + rules->large_round_bytes};
-  uint32_t kind = next_random(seed) % 4;
-  size_t number = next_random(seed);
-  if (kind == 0) return near_bytes[number % 8] - 1 + next_random(seed) % 3;
-  if (kind == 1) return number % 5000 + 1;
-  if (kind == 2) return number % MIB + 1;
-  return number % (24 * MIB) + 1;
-}
-
-#define HELD_MAX 200
-
-typedef struct walk_state {
-  gmlake_bfc *bfc;
-  model *m;
-  void *held[HELD_MAX];
-  uint32_t seed;
-  int failed_count; /* allocations refused */
-} walk_state;
-
-static void random_step(walk_state *walk) {
-  void **place = &walk->held[next_random(&walk->seed) % HELD_MAX];
-  if (next_random(&walk->seed) % 400 == 0) {
-    size_t bytes = 1;
-    assert_ok(gmlake_bfc_trim(walk->bfc, &bytes));
-    assert_size(bytes, model_trim(walk->m));
-  } else if (*place != NULL) {
-    assert_ok(gmlake_bfc_free(walk->bfc, *place));
-    model_free(walk->m, (uintptr_t)*place);
-    *place = NULL;
-  } else {
-    size_t bytes = random_bytes(&walk->m->rules, &walk->seed);
-    uint32_t stream = next_random(&walk->seed) % 3;
-    uintptr_t address;
-    gmlake_bfc_result expected = model_alloc(walk->m, bytes, stream, &address);
-    assert_int_equal(gmlake_bfc_alloc(walk->bfc, bytes, STREAM(stream), place), expected);
-    assert_size(*place, address);
-    walk->failed_count += expected != GMLAKE_BFC_OK;
-  }
-  compare_to_model(walk->bfc, walk->m);
-}
-
-/* The rules are those of the description, where they are not said torch's. */
-static void random_walk(uint32_t seed, gmlake_bfc_desc desc, size_t capacity_bytes) {
-  walk_state walk;
-  int i;
-  memset(&walk, 0, sizeof walk);
-  walk.m = (model *)calloc(1, sizeof *walk.m);
-  assert_non_null(walk.m);
-  walk.seed = seed;
-  walk.m->next = test_device.next;
-  walk.m->capacity_bytes = capacity_bytes;
-  test_device.capacity_bytes = capacity_bytes;
-  walk.bfc = make(&desc);
-  walk.m->rules = walk.bfc->desc;
-  if (!desc.limit_bytes) walk.m->rules.limit_bytes = SIZE_MAX;
-  for (i = 0; i < 4000; i++) random_step(&walk);
-  assert_true(walk.failed_count > 100 && walk.failed_count < 2000);
-  assert_size(stats_of(walk.bfc).oom_count, (uint64_t)walk.failed_count);
-  finish(walk.bfc);
-  free(walk.m);
-}
-
-CASE(test_random_against_model) {
-  uint32_t seed;
-  for (seed = 1; seed <= 6; seed++) {
-    gmlake_bfc_desc desc = fresh_desc();
-    random_walk(seed, desc, 300 * MIB);
-    desc = fresh_desc();
-    desc.limit_bytes = 250 * MIB;
-    random_walk(seed + 100, desc, 4096 * MIB);
-    desc = fresh_desc(); /* segments of one request, other sizes and remainders */
-    desc.round_bytes = 4096;
-    desc.small_bytes_max = desc.small_segment_bytes = 512 * KIB;
-    desc.large_request_min = desc.large_segment_bytes = 4 * MIB;
-    desc.large_round_bytes = 64 * KIB;
-    desc.small_remainder_min = 8192;
-    desc.large_remainder_min = 4096;
-    random_walk(seed + 200, desc, 200 * MIB);
-  }
 }
 
 /* ---- Recorded traces: torch's own peak ------------------------------------------------------- */
