@@ -1,13 +1,11 @@
-/* The containers inside gmlake.h, each by itself against the simplest thing that does the same: the
-   sorted pool, the index, and the planner of windows as a function of hand-made arenas. Rows and
-   random programs, with gmlake_check, say the rest of records, address space and the table of
-   windows. */
+/* The containers inside gmlake.h, each by itself, of what few blocks do not show: the sorted pool,
+   the index, and the planner of windows as a function of hand-made arenas. Rows and random
+   programs, with gmlake_check, say the rest; tests/proof has all sequences of a few blocks. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
 #include "cases.h"
-#include "part.h"
 #include "splitmix.h"
 
 static uint64_t random_state;
@@ -31,11 +29,10 @@ static void hook_free(void *user, void *ptr) {
   free(ptr);
 }
 
-static void host_open(gmlk_host *host, uint64_t seed) {
+static void host_open(gmlk_host *host) {
   memset(host, 0, sizeof(*host));
   host->hooks.malloc_fn = hook_malloc;
   host->hooks.free_fn = hook_free;
-  random_state = seed;
   hook_left = -1;
   hook_live = 0;
 }
@@ -83,7 +80,7 @@ CASE(test_host_resize) {
   gmlk_host host;
   uint16_t *p = NULL, *kept;
   size_t capacity = 0;
-  host_open(&host, 1);
+  host_open(&host);
   assert_true(gmlk_host_resize(&host, &p, &capacity, 4, sizeof(*p)));
   assert_int_equal(capacity, 4);
   assert_int_equal(p[0] | p[3], 0);
@@ -112,12 +109,8 @@ CASE(test_host_resize) {
 
 /* ---- the sorted pool ---- */
 
-#define HOLES 600
-
 static gmlk_bins holes;
-static gmlk_block hole_blocks[HOLES];
-static gmlk_block *model[HOLES]; /* what stands in the pool, the newest first */
-static size_t model_count;
+static gmlk_block hole_blocks[64];
 
 static size_t block_count(gmlk_bins *pool) {
   const gmlk_block *b = gmlk_bins_best(pool, 1);
@@ -130,161 +123,7 @@ static void holes_open(void) {
   unsigned bin;
   memset(&holes, 0, sizeof(holes));
   memset(hole_blocks, 0, sizeof(hole_blocks));
-  model_count = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&holes.rings[bin]);
-}
-
-static void model_insert(gmlk_block *b) {
-  size_t i = model_count++;
-  for (; i; i--) model[i] = model[i - 1];
-  model[0] = b;
-}
-
-static void model_remove(const gmlk_block *b) {
-  size_t i = 0;
-  while (model[i] != b) i++;
-  for (model_count--; i < model_count; i++) model[i] = model[i + 1];
-}
-
-/* The best of a bin's newest blocks: by size, then by address. */
-static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
-  gmlk_block *best = NULL;
-  size_t i;
-  for (i = 0; i < model_count && tries; i++) {
-    gmlk_block *b = model[i];
-    if (gmlk_bin_of(b->its.hole) != bin) continue;
-    tries--;
-    if (b->its.hole < grains) continue;
-    if (!best || b->its.hole < best->its.hole ||
-        (b->its.hole == best->its.hole && b->at < best->at))
-      best = b;
-  }
-  return best;
-}
-
-/* The last resort: what is too short goes behind the first that is not, if there is one. */
-static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
-  size_t first = 0, i;
-  while (first < model_count &&
-         (gmlk_bin_of(model[first]->its.hole) != bin || model[first]->its.hole < grains))
-    first++;
-  for (i = 0; first < model_count && i < first;) {
-    gmlk_block *b = model[i];
-    if (gmlk_bin_of(b->its.hole) != bin) {
-      i++;
-      continue;
-    }
-    model_remove(b);
-    model[model_count++] = b;
-    first--;
-  }
-  return model_bin_best(bin, grains, GMLK_BIN_TRIES);
-}
-
-static gmlk_block *model_best(uint32_t grains) {
-  const unsigned own = gmlk_bin_of(grains);
-  gmlk_block *best = NULL;
-  unsigned bin;
-  for (bin = own; bin < GMLK_BINS && !best; bin++)
-    best = model_bin_best(bin, grains, bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES);
-  return best ? best : model_bin_rest(own, grains);
-}
-
-static int is_past(const gmlk_block *b, const gmlk_block *next) {
-  return !next || gmlk_bin_of(next->its.hole) >= gmlk_bin_of(b->its.hole);
-}
-
-/* The next bin in use either way, as the rings tell. */
-static void check_neighbours(void) {
-  unsigned bin, used = 0;
-  for (bin = 0; bin < GMLK_BINS; bin++) {
-    if (gmlk_bin_next(&holes, bin, NULL)) used = bin;
-    assert_int_equal(gmlk_bin_down(&holes, bin), used);
-  }
-  for (used = GMLK_BINS; bin--;) {
-    if (gmlk_bin_next(&holes, bin, NULL)) used = bin;
-    assert_int_equal(gmlk_bin_from(&holes, bin), used);
-  }
-  assert_int_equal(gmlk_bin_from(&holes, GMLK_BINS), GMLK_BINS);
-}
-
-/* The rings hold what the model holds, in its order. */
-static void check_holes(void) {
-  const gmlk_block *b;
-  uint64_t grains = 0;
-  size_t i, in_rings = 0;
-  unsigned bin;
-  for (bin = 0; bin < GMLK_BINS; bin++) {
-    b = gmlk_bin_next(&holes, bin, NULL);
-    assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), b != NULL);
-    for (i = 0; i < model_count; i++) {
-      if (gmlk_bin_of(model[i]->its.hole) != bin) continue;
-      assert_ptr_equal(b, model[i]);
-      assert_ptr_equal(b->as.link.next->prev, &b->as.link);
-      grains += b->its.hole;
-      in_rings++;
-      b = gmlk_bin_next(&holes, bin, b);
-    }
-    assert_null(b);
-  }
-  assert_int_equal(holes.count, model_count);
-  for (i = 0; i < GMLK_BIN_WORDS; i++)
-    assert_int_equal((int)(holes.words >> i & 1), holes.bits[i] != 0);
-  check_neighbours();
-  assert_int_equal(in_rings, model_count);
-  assert_true(holes.grains == grains);
-  for (i = 0, b = gmlk_bins_best(&holes, 1); b; i++) { /* the walk ends */
-    const gmlk_block *next = gmlk_bins_next(&holes, b);
-    unsigned bin = gmlk_bin_of(b->its.hole), then = next ? gmlk_bin_of(next->its.hole) : GMLK_BINS;
-    assert_true(is_past(b, next));
-    if (then != bin) assert_int_equal(then, gmlk_bin_from(&holes, bin + 1)); /* none is left out */
-    b = next;
-  }
-  assert_true(i <= model_count && !i == !model_count);
-}
-
-/* Few sizes, so that many are equal; sizes at the bins' edges; any size. */
-static uint32_t any_hole(uint32_t kind) {
-  uint32_t edge = (uint32_t)1 << below(32);
-  if (kind == 0) return 1 + below(5);
-  if (kind == 1) return 1 + below(2 * GMLK_BINS_EXACT);
-  if (kind == 2) return edge > 1 ? edge - 1 + below(3) : 1;
-  return 1 + (uint32_t)(splitmix64(&random_state) >> (33 + below(30)));
-}
-
-static void run_holes(uint32_t kind, uint64_t seed) {
-  uint32_t step, i;
-  holes_open();
-  random_state = seed;
-  for (i = 0; i < HOLES; i++) hole_blocks[i].at = i * 977u;
-  for (step = 0; step < part_of(6000); step++) {
-    uint32_t asked = any_hole(kind);
-    gmlk_block *b = &hole_blocks[below(HOLES)];
-    if (b->its.hole) {
-      model_remove(b);
-      gmlk_bins_remove(&holes, b);
-      assert_int_equal(b->its.hole, 0);
-    } else {
-      gmlk_bins_insert(&holes, b, any_hole(kind));
-      model_insert(b);
-    }
-    assert_ptr_equal(gmlk_bins_best(&holes, asked), model_best(asked));
-    if (step % 100 == 0) check_holes();
-  }
-  check_holes();
-  while (model_count) {
-    gmlk_block *b = gmlk_bins_best(&holes, 1);
-    assert_ptr_equal(b, model_best(1));
-    model_remove(b);
-    gmlk_bins_remove(&holes, b);
-  }
-  check_holes();
-  assert_null(gmlk_bins_best(&holes, 1));
-}
-
-CASE(test_holes_random) {
-  uint32_t kind;
-  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
 }
 
 /* The smallest size of a bin: exact ones first, then equal parts of each octave. */
@@ -335,58 +174,13 @@ CASE(test_best_remembers) {
 
 /* ---- the index ---- */
 
-#define ENTRIES 3000
-
-static gmlk_block index_blocks[ENTRIES];
-
-static void check_index(const gmlk_index *index, const uint64_t *addresses, const int *is_in,
-                        size_t count) {
-  size_t i, in = 0;
-  for (i = 0; i < count; i++) {
-    gmlk_block *found = gmlk_index_get(index, addresses[i]);
-    assert_ptr_equal(found, is_in[i] ? &index_blocks[i] : NULL);
-    in += is_in[i] != 0;
-  }
-  assert_int_equal(index->count, in);
-  assert_true(index->count * 2 <= index->row_count * 5);
-}
+static gmlk_block index_blocks[64];
 
 static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block *b) {
   const size_t rows = index->row_count;
   assert_true(gmlk_index_reserve(index, host));
   assert_true(!rows || index->row_count <= 2 * rows);
   gmlk_index_put(index, address, b);
-}
-
-static void take_out(gmlk_index *index, uint64_t address) {
-  size_t entry = gmlk_index_find(index, address);
-  gmlk_index_remove(index, entry);
-}
-
-CASE(test_index_random) {
-  static uint64_t addresses[ENTRIES];
-  static int is_in[ENTRIES];
-  gmlk_index index;
-  gmlk_host host;
-  uint32_t i, step;
-  host_open(&host, 21);
-  memset(&index, 0, sizeof(index));
-  memset(is_in, 0, sizeof(is_in));
-  assert_null(gmlk_index_get(&index, 512));
-  for (i = 0; i < ENTRIES; i++) addresses[i] = ((uint64_t)1 << 45) + 512u * (i + i / 3 * 5);
-  for (step = 0; step < 60000; step++) {
-    i = below(step < 30000 ? ENTRIES : 200);
-    if (is_in[i])
-      take_out(&index, addresses[i]);
-    else
-      put(&index, &host, addresses[i], &index_blocks[i]);
-    is_in[i] = !is_in[i];
-    if (step % 2000 == 0) check_index(&index, addresses, is_in, ENTRIES);
-  }
-  check_index(&index, addresses, is_in, ENTRIES);
-  assert_null(gmlk_index_get(&index, 0));
-  gmlk_index_destroy(&index, &host);
-  host_close(&host);
 }
 
 /* Addresses whose home is one of the last two rows of a table of 16, so that they pile up and
@@ -403,53 +197,6 @@ static size_t find_colliding(uint64_t *addresses, size_t count) {
   return found;
 }
 
-/* [I1], and that an empty table counts nothing. */
-static void check_passed(const gmlk_index *index) {
-  size_t passed[16] = {0}, i, row;
-  for (i = 0; i < index->row_count * GMLK_ROW; i++) {
-    uint64_t address = index->rows[i / GMLK_ROW].address[i % GMLK_ROW];
-    if (!gmlk_index_at(index, i)) continue;
-    for (row = gmlk_index_home(index, address); row != i / GMLK_ROW; row = (row + 1) % 16)
-      passed[row]++;
-  }
-  for (row = 0; row < 16; row++)
-    assert_int_equal(index->rows[row].address[0] % GMLK_GRAIN, passed[row]);
-}
-
-CASE(test_index_collisions) {
-  uint64_t addresses[40];
-  int is_in[40];
-  gmlk_index index;
-  gmlk_host host;
-  uint32_t step, i;
-  host_open(&host, 22);
-  memset(&index, 0, sizeof(index));
-  memset(is_in, 0, sizeof(is_in));
-  assert_int_equal(find_colliding(addresses, 40), 40);
-  for (i = 0; i < 39; i++) {
-    put(&index, &host, addresses[i], &index_blocks[i]);
-    is_in[i] = 1;
-  }
-  assert_int_equal(index.row_count, 16);
-  check_index(&index, addresses, is_in, 40);
-  for (step = 0; step < 5000; step++) {
-    i = below(39);
-    if (is_in[i])
-      take_out(&index, addresses[i]);
-    else
-      put(&index, &host, addresses[i], &index_blocks[i]);
-    is_in[i] = !is_in[i];
-    check_index(&index, addresses, is_in, 40);
-    check_passed(&index);
-  }
-  for (i = 0; i < 39; i++)
-    if (is_in[i]) take_out(&index, addresses[i]);
-  check_passed(&index);
-  assert_int_equal(index.row_count, 16);
-  gmlk_index_destroy(&index, &host);
-  host_close(&host);
-}
-
 /* Every row was passed over more often than it can count: looking for what is not there ends after
    one round, and a full row is passed over still. */
 CASE(test_index_saturated_everywhere) {
@@ -457,7 +204,7 @@ CASE(test_index_saturated_everywhere) {
   gmlk_index index;
   gmlk_host host;
   size_t row, home, count = find_colliding(colliding, 40), i, used = 0;
-  host_open(&host, 25);
+  host_open(&host);
   memset(&index, 0, sizeof(index));
   assert_true(gmlk_index_reserve(&index, &host));
   for (row = 0; row < 16; row++) index.rows[row].address[0] = GMLK_PASSED_MAX;
@@ -471,7 +218,7 @@ CASE(test_index_saturated_everywhere) {
   assert_int_not_equal(gmlk_index_find(&index, address) / GMLK_ROW, home);
   for (i = 0; i < used; i++)
     assert_ptr_equal(gmlk_index_get(&index, colliding[i]), &index_blocks[i]);
-  take_out(&index, address);
+  gmlk_index_remove(&index, gmlk_index_find(&index, address));
   assert_null(gmlk_index_get(&index, address));
   assert_int_equal(index.rows[home].address[0] % GMLK_GRAIN, GMLK_PASSED_MAX);
   gmlk_index_destroy(&index, &host);
@@ -507,7 +254,7 @@ CASE(test_index_strides) {
   static const size_t counts[] = {100, 1000, 8000};
   gmlk_host host;
   size_t n;
-  host_open(&host, 24);
+  host_open(&host);
   for (n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
     uint64_t a = 1, b = 2, next;
     for (; b < (1u << 24); next = a + b, a = b, b = next) {
@@ -537,7 +284,7 @@ CASE(test_records_and_address_space) {
   gmlk_host host;
   gmlk_block *b;
   size_t unused;
-  host_open(&host, 1);
+  host_open(&host);
   memset(&records, 0, sizeof(records));
   memset(&space, 0, sizeof(space));
   assert_true(gmlk_records_reserve(&records, &host, 8));
@@ -676,7 +423,7 @@ CASE(test_plan_ends) {
   gmlk_supply supply;
   gmlk_host host;
   size_t slot;
-  host_open(&host, 1);
+  host_open(&host);
   arena_open(&host, SLOTS);
   memset(picture, '#', sizeof(picture));
   for (slot = 0; slot < SLOTS; slot++) {
@@ -708,7 +455,7 @@ CASE(test_plan_end_tries) {
 CASE(test_plan_tries) {
   gmlk_supply supply;
   gmlk_host host;
-  host_open(&host, 1);
+  host_open(&host);
   arena_open(&host, SLOTS);
   memset(&supply, 0, sizeof(supply));
   assert_int_equal(gmlk_supply_tries(&arena, &supply, CHUNK - 1), 64);
@@ -728,7 +475,7 @@ CASE(test_aligned_best_fit) {
     const gmlk_block *b;
     gmlk_host host;
     uint32_t slot;
-    host_open(&host, 1);
+    host_open(&host);
     arena_open(&host, SLOTS);
     memset(picture, '#', sizeof(picture));
     for (slot = 0; slot <= misplaced; slot++) {
@@ -742,29 +489,6 @@ CASE(test_aligned_best_fit) {
     assert_int_equal(at, misplaced == 15 ? 0 : 21 * CHUNK);
     arena_close(&host);
   }
-}
-
-/* What is offered: all whole free chunks, and the longest sum of a tail that is no longer than the
-   request and a head of another chunk; there may be only one of them. */
-static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align) {
-  uint32_t heads[SLOTS], tails[SLOTS], slot, other, whole = 0, ends = 0;
-  for (slot = 0; slot < slots; slot++) {
-    const char *c = drawing + slot * CHUNK;
-    uint32_t first = 0, last = 0;
-    while (first < CHUNK && c[first] == '.') first++;
-    while (last < CHUNK && c[CHUNK - 1 - last] == '.') last++;
-    whole += first == CHUNK;
-    heads[slot] = first == CHUNK ? 0 : first;
-    tails[slot] = first == CHUNK || last - last % align > grains ? 0 : last - last % align;
-  }
-  for (slot = 0; slot < slots; slot++) {
-    for (other = 0; other < slots; other++) {
-      const uint32_t head = heads[other], tail = tails[slot];
-      const uint32_t both = other == slot ? (head > tail ? head : tail) : head + tail;
-      if (both > ends) ends = both;
-    }
-  }
-  return whole * CHUNK + ends;
 }
 
 static void check_plan(const gmlk_plan *p, uint32_t grains, uint32_t align, int whole_only) {
@@ -821,7 +545,7 @@ CASE(test_plans) {
     const struct plan_row *r = &plan_rows[row];
     gmlk_plan p;
     gmlk_host host;
-    host_open(&host, 1);
+    host_open(&host);
     arena_open(&host, SLOTS);
     if (*r->picture) draw(r->picture);
     assert_int_equal(plan(r->grains, r->align, r->whole_only, &p), !r->shortfall);
@@ -836,38 +560,6 @@ CASE(test_plans) {
     if (!r->shortfall) assert_int_equal(p.piece_count, i);
     arena_close(&host);
   }
-}
-
-static void draw_random(uint32_t slots) {
-  char picture[SLOTS * CHUNK + 1];
-  uint32_t at = 0;
-  while (at < slots * CHUNK) {
-    uint32_t grains = 1 + below(below(3) ? 6 : 24);
-    char kind = "#.o"[below(3)];
-    for (; grains && at < slots * CHUNK; grains--) picture[at++] = kind;
-  }
-  picture[at] = 0;
-  draw(picture);
-}
-
-/* Where the offer is too small, so many grains more make a plan, and one chunk less does not. */
-static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains, uint32_t align) {
-  uint32_t offer = offered(slots, grains, align);
-  uint32_t more = (p->shortfall + CHUNK - 1) / CHUNK;
-  gmlk_plan again;
-  assert_true(p->shortfall > 0);
-  if (offer < grains) assert_true(p->shortfall >= grains - offer);
-  if (offer < grains && block_count(arena.bins[GMLK_CLEAN]) <= GMLK_END_TRIES)
-    assert_true(p->shortfall <= grains - offer);
-  if (slots + more > SLOTS) return;
-  memset(drawing + slots * CHUNK, '.', more * CHUNK);
-  gmlk_arena_extend(&arena, slots + more);
-  gmlk_arena_back(&arena, slots, more);
-  if (!plan(grains, align, 0, &again)) {
-    assert_true(again.shortfall <= CHUNK); /* head and tail are of one chunk: one chunk more */
-    return;
-  }
-  check_plan(&again, grains, align, 0);
 }
 
 /* How many windows stand in a tree; each above those of lower rank, and in order behind *before. */
@@ -902,7 +594,7 @@ CASE(test_window_behind_many_others) {
   gmlk_block *b;
   gmlk_host host;
   size_t i;
-  host_open(&host, 51);
+  host_open(&host);
   arena_open(&host, SLOTS);
   draw("LLLLLLLL........");
   span[0] = gmlk_piece_with(0, 8);
@@ -930,32 +622,6 @@ CASE(test_window_behind_many_others) {
   arena_close(&host);
 }
 
-CASE(test_plan_random) {
-  uint32_t round, planned = 0, failed = 0;
-  gmlk_host host;
-  gmlk_plan p;
-  for (round = 0; round < 6000; round++) {
-    uint32_t slots = 1 + below(16), align = (uint32_t)1 << below(4), grains = 1 + below(60);
-    host_open(&host, round);
-    arena_open(&host, SLOTS);
-    draw_random(slots);
-    if (below(4) == 0) {
-      grains = (grains + CHUNK - 1) / CHUNK * CHUNK;
-      if (plan(grains, CHUNK, 1, &p)) check_plan(&p, grains, CHUNK, 1);
-    }
-    if (plan(grains, align, 0, &p)) {
-      planned++;
-      check_plan(&p, grains, align, 0);
-      assert_true(offered(slots, grains, align) >= grains);
-    } else {
-      failed++;
-      check_shortfall(&p, slots, grains, align);
-    }
-    arena_close(&host);
-  }
-  assert_true(planned > 500 && failed > 500);
-}
-
 /* As many separate runs, heads and spans as an arena can hold: they fit the scratch arrays. */
 CASE(test_plan_many_pieces) {
   char picture[SLOTS * CHUNK + 1];
@@ -965,7 +631,7 @@ CASE(test_plan_many_pieces) {
   for (slot = 0; slot < SLOTS; slot++)
     memcpy(picture + slot * CHUNK, slot % 2 ? ".######." : "........", CHUNK);
   picture[SLOTS * CHUNK] = 0;
-  host_open(&host, 1);
+  host_open(&host);
   arena_open(&host, SLOTS);
   draw(picture);
   assert_true(plan(SLOTS / 2 * CHUNK + 2, 1, 0, &p));
