@@ -1,7 +1,13 @@
 /* What the tests of the lake share: one mock, one lake on it, and shorthands whose every step is
-   followed by gmlake_check. Include after gmlake.h, the implementation with the mock. */
+   followed by gmlake_check. It includes the implementation, with the mock. */
 #if !defined(FIXTURE_H)
 #define FIXTURE_H
+
+#if !defined(GMLAKE_IMPLEMENTATION)
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#endif
+#include "gmlake.h"
 
 #include "cases.h"
 

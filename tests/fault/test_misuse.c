@@ -1,10 +1,6 @@
 /* Every public function with arguments that it must refuse, and with the last ones that it must
    take: each row answers its own documented error and changes nothing: not the figures, not the
    live blocks and their contents, not what the backend holds. A row is a test of its name. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #include <limits.h>

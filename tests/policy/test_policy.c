@@ -1,10 +1,6 @@
 /* desc.policy, where it takes C: blocks of GiB, another lake in a callback, and the table itself.
    What becomes of plans is rows: tests/play/policy_rows.h, and paper_rows.h for the policy of the
    paper; what others do while a policy thinks is in meanwhile_rows.h. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 #include "policy_paper.h"
 

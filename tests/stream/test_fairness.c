@@ -3,10 +3,6 @@
    no case depends on how long anything takes. */
 #define nanosleep own_sleep
 #include "waiters.h"
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 static pthread_t main_thread;

@@ -1,9 +1,5 @@
 /* Tests of the lake with several streams, of what no row of tests/play says: captures that the
    driver cannot be asked about, backends that lack something, and many streams and blocks. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 static gmlake_stream A, B;

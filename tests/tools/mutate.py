@@ -175,7 +175,7 @@ class Watched:
 def defined_before(program, header, tree):
     """What a program and its own headers define before the header is included; None: unknown."""
     with open(f"{tree}/{program.sources[0]}") as stream:
-        before = stream.read().split(f'"{header}"')[0].rsplit("#", 1)[0]
+        before = re.split(f'"(?:{header}|fixture.h)"', stream.read())[0].rsplit("#", 1)[0]
     command = ["cc", "-E", "-dD", *coverage.INCLUDES, "-I" + os.path.dirname(program.sources[0]),
                "-x", "c", "-"]
     done = subprocess.run(command, cwd=tree, input=before, stdout=subprocess.PIPE,

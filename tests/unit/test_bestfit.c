@@ -1,9 +1,5 @@
 /* Tests of what the lake does with memory, of what no row of tests/play/rows.h can say: calls with
    other arguments, and many blocks. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 /* Each arena gives up 64 windows a call, and the one that asks is asked twice. */

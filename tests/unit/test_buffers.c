@@ -2,10 +2,6 @@
    records. */
 #include "waiters.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #define MIB ((size_t)1 << 20)

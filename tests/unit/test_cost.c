@@ -1,10 +1,6 @@
 /* What the manual says of costs, counted in steps: each row does the same beside few things and
    beside many. Where this is compiled without step_count.c, these are skipped. And what host
    memory the lake takes, counted in bytes and calls. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 #include "steps.h"
 

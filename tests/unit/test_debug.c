@@ -1,10 +1,6 @@
 /* What finds errors of the program's, beside the rows of tests/play: writes to free memory, uses
    that the mock is told of, leaks, and guards behind windows. That uses which are right are not
    refused the judge sees, in random programs. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #include <signal.h>

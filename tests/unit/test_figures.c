@@ -1,8 +1,4 @@
 /* The questions of what lies where, of what no row of tests/play/question_rows.h can say. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #include "judge_map.h"

@@ -1,10 +1,6 @@
 /* Tests of the lake's contract: descriptions, the logger, every failing call, the handler of the
    out-of-memory ladder, figures, host memory, destroy. What a line of words says, of these too, is
    in tests/play/rows.h. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 #include "patience.h"
 

@@ -1,9 +1,5 @@
 /* desc.observer, beside the rows of tests/play/observer_rows.h and the judge there: labels of
    buffers and reasons of policies, observers and host allocators that call the lake. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 #include "patience.h"
 

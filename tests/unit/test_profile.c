@@ -1,9 +1,5 @@
 /* Memory that is created ahead of the first step, the most that a pool held, and
    examples/profile.h, which keeps that from one run to the next. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #include "../../examples/profile.h"

@@ -1,9 +1,5 @@
 /* Export and import, beside the rows of tests/play: wrong arguments, backends that cannot share,
    too many descriptors, and other processes, which may be killed. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #include <fcntl.h>

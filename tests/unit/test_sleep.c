@@ -2,10 +2,6 @@
    tables and hooks, large contents, threads. */
 #include "waiters.h"
 
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#include "gmlake.h"
-
 #include "fixture.h"
 
 #define DROP GMLAKE_SLEEP_DROP
