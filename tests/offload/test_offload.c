@@ -116,29 +116,6 @@ CASE(times_drift_and_plans_follow) {
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-CASE(persistent_contents_live_on) {
-  gmlake_offload_graph *graph = new_graph(0);
-  uint32_t p = tensor(graph, 10 * MIB, GMLAKE_OFFLOAD_PERSISTENT), q = made(graph, 10 * MIB), id;
-  unsigned char bytes[640];
-  void *device, *host;
-  size_t i;
-  op(graph, MS, p, NONE, p);
-  op(graph, MS, NONE, NONE, q);
-  assert_ok(gmlake_offload_graph_seal(graph));
-  for (i = 0; i < 2; i++) { /* with room for both, and for one at a time */
-    machine m = new_machine(i ? 10 * MIB : 0, 1 << 14, 0);
-    assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
-    assert_ok(gmlake_offload_run_iterations(m.run, 3));
-    assert_ok(gmlake_offload_run_locate(m.run, 0, p, &device, &host));
-    assert_true((device != NULL) == !i && (host != NULL) == (i == 1));
-    if (i == 0) memcpy(bytes, device, sizeof bytes);
-    if (i == 1) assert_memory_equal(bytes, host, sizeof bytes);
-    assert_error(gmlake_offload_run_locate(m.run, 0, 2, &device, &host), UNKNOWN_ID);
-    (void)end_machine(&m);
-  }
-  gmlake_offload_graph_destroy(graph);
-}
-
 /* A run that tells a planner what operators take, and takes its plans. */
 typedef struct loop {
   gmlake_offload_planner *planner;
@@ -397,6 +374,7 @@ CASE(jobs_leave_nothing_behind) {
   assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
   assert_ok(gmlake_offload_run_iterations(m.run, 1));
   assert_error(gmlake_offload_run_overwrite(m.run, 1, p, &device, &host), UNKNOWN_ID);
+  assert_error(gmlake_offload_run_locate(m.run, id, 2, &device, &host), UNKNOWN_ID);
   assert_ok(gmlake_offload_run_remove_job(m.run, id));
   assert_int_equal(stats_of(&m).device_bytes, 500 * MIB); /* until the copy has ended */
   gmlake_offload_plan_destroy(plan);
