@@ -231,7 +231,7 @@ def main():
                 results[kind].append({**what, "repeat": repeat, "error": "", **answer})
                 if given.out:
                     write(given.out, results)
-    if results["failed"]:
+    if not results["runs"]:
         sys.exit(1)
 
 

@@ -293,6 +293,40 @@ if command -v python3 >/dev/null; then
   done
 fi
 
+# bench/real/pairs.py of made-up programs: the lake's steps take twice as long, one ends early, one
+# with an error.
+if command -v python3 >/dev/null; then
+  mkdir -p "$dir/made_up"
+  cat >"$dir/made_up/workloads.py" <<'PY'
+import time
+NAMES = ["steady", "short", "wrong"]
+def run(job, turn):
+    for i in range(job["count"] - (job["workload"] == "short")):
+        if not i:
+            turn.wait()
+        begun = time.perf_counter()
+        time.sleep(.02 if job["allocator"] == "gmlake" else .01)
+        turn.tell(time.perf_counter() - begun)
+    return {"error": "lost" if job["workload"] == "wrong" else None, "losses": [],
+            "peak_live_bytes": 3 << 30, "peak_reserved_bytes": 4 << 30}
+PY
+  pairs() { PYTHONPATH="$dir/made_up" python3 -B bench/real/pairs.py "$@" >"$dir/out" 2>"$dir/err"; }
+  pairs --steps 12 --out "$dir/pairs.json" --ranks 2 short steady wrong nobody
+  ok 'pairs.py: failures are told' [ $? = 1 ]
+  ok 'pairs.py: held' grep -q '^| steady | native | 4.00 (0.750) | 0.' "$dir/out"
+  ok 'pairs.py: twice the time' grep -q '^| steady | gmlake | 4.00 (0.750) | [12]\.[0-9]* | ' "$dir/out"
+  ok 'pairs.py: ended early' grep -qx 'short: it ended before its last step' "$dir/out"
+  ok 'pairs.py: an error at the end' grep -qx 'wrong: lost' "$dir/out"
+  ok 'pairs.py: no such program' grep -q '^nobody: there is no such program: trainer_lora' "$dir/out"
+  ok 'pairs.py: the table again' pairs --show "$dir/pairs.json"
+  ok 'pairs.py: one row an allocator' [ "$(grep -c '^| steady' "$dir/out")" = 2 ]
+  program='python3 -B bench/real/pairs.py'
+  fails 'pairs.py: no program' 2 'name a program: trainer_lora' --steps 12
+  fails 'pairs.py: few steps' 2 'so at least 10' --steps 9 gaussian
+  fails 'pairs.py: no GPU' 2 '--ranks 0: at least 1' --ranks 0 gaussian
+  fails 'pairs.py: no such way' 2 'there is no way lak: native' --ways lak -- gaussian
+fi
+
 # What bench/real/run.py writes of made-up runs, and report.py makes of it.
 if command -v python3 >/dev/null; then
   real='import run, sys

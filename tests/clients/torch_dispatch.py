@@ -130,7 +130,7 @@ class Judge:
         pass
 
     def stats_json(self, device, buffer, size):
-        text = b'{"step_count": 0, "plan_added_ns": 0, "step_ns": 0}'
+        text = b'{"step_count": 0, "plan_count": 0, "plan_added_ns": 0, "step_ns": 0, "in_bytes": 0}'
         if buffer is not None:
             buffer.value = text
         return len(text)
