@@ -27,9 +27,10 @@ stray access is an error.
 Where moving tensors alone would make an iteration more than a tenth longer, by the plan, the blocks
 that a model repeats are executed twice, as far as that pays: blocks.py says which may be. So they
 are before there is a plan, if in an iteration's backward passes more than a sixteenth of the limit
-has come back: the program waits for each tensor. After some iterations the session decides for each block: what it makes is
-kept, and may leave for the host, or is made again. recomputes="always" has blocks executed twice
-from the first iteration on until then, so that the largest batches fit; "never" has none.
+has come back: the program waits for each tensor. After some iterations the session decides for each
+block: what it makes is kept, and may leave for the host, or is made again. recomputes="always" has
+blocks executed twice from the first iteration on until then, so that the largest batches fit;
+"never" has none.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
 are recomputed only as far as that pays, likewise. Without it they are executed as the program says.
