@@ -1549,9 +1549,9 @@ static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m)
   }
   for (v = 0; v < m->node_count; v++) {
     gmlake_offload_node *node = &m->nodes[v];
-    node->before = m->before + m->before_begin[v];
-    node->memory = m->memory + m->before_begin[v];
     node->before_count = m->before_begin[v + 1] - m->before_begin[v];
+    node->before = node->before_count != 0 ? m->before + m->before_begin[v] : NULL;
+    node->memory = node->before_count != 0 ? m->memory + m->before_begin[v] : NULL;
     if (node->kind != GMLAKE_OFFLOAD_NODE_OP) continue;
     node->read_offsets = m->ref_offsets + m->graph->ops[node->op].first_ref;
     node->write_offsets = node->read_offsets + m->graph->ops[node->op].read_count;
