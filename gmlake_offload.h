@@ -288,7 +288,7 @@ HOW A SESSION WORKS
      that goes as planned calls the driver for few chunks, and one that moves nothing for none.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
-     iterations are marked and limit_bytes is not 0, the session decides after some that were alike
+     iterations are marked and limit_bytes is not 0, the session decides after three that were alike
      which of these regions are kept: executed once. Each iteration as learnt is changed on paper:
      the second steps of the kept ones are gone, and what they made lives from the first steps on.
      The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
@@ -296,9 +296,12 @@ HOW A SESSION WORKS
      takes the shortest if it saves one part in 50. A region can be kept if its second steps are its
      first ones, write only what they make, and nothing of that outlives the iteration. The new
      iteration is measured: if it takes no less time than before, all regions are executed again.
-     That stands until the limit, or the bytes of an iteration, change by an eighth, or the number
-     of its steps changes; what is kept changes at most 8 times in a session. Where memory runs out,
-     nothing is kept from then on.
+     Where the time before is known by the plan alone, which has no waits for the host, one such
+     iteration is measured, and then it is decided once more. That stands until the limit, or the
+     bytes of an iteration, change by an eighth, or the number of its steps changes. Where bytes
+     grow, what is kept stays if copies hold an iteration up for less than half of what is saved.
+     What is kept changes at most 8 times in a session. Where memory runs out, nothing is kept from
+     then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -11133,19 +11136,9 @@ static void gmlo_session_drift(gmlake_offload_session *s) {
 
 /* The known recording goes on at that step: what it allocates there is bound as it is named. */
 static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
-  const gmlo_recording *l = gmlo_session_known(s);
-  size_t low = 0, high = l->alloc_count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (l->slots[l->allocs[middle]].alloc < at) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
   s->at = s->ahead = at;
   s->is_ranked = 0;
-  s->alloc_at = low;
+  s->alloc_at = gmlo_recording_first_alloc(gmlo_session_known(s), (uint32_t)at);
 }
 
 /* The step of the known recording that uses a tensor of this one in the same way: the first one

@@ -260,7 +260,7 @@ def main():
     if not given.programs:
         parser.error(f"name a program: {names}")
     if given.steps < WARM + 6:
-        parser.error(f"--steps {given.steps}: the first {WARM} are not counted, so at least 10")
+        parser.error(f"--steps {given.steps}: give 10 or more; the first {WARM} are not counted")
     if given.ranks < 1:
         parser.error(f"--ranks {given.ranks}: at least 1")
     if given.out:

@@ -322,7 +322,7 @@ PY
   ok 'pairs.py: one row an allocator' [ "$(grep -c '^| steady' "$dir/out")" = 2 ]
   program='python3 -B bench/real/pairs.py'
   fails 'pairs.py: no program' 2 'name a program: trainer_lora' --steps 12
-  fails 'pairs.py: few steps' 2 'so at least 10' --steps 9 gaussian
+  fails 'pairs.py: few steps' 2 'give 10 or more' --steps 9 gaussian
   fails 'pairs.py: no GPU' 2 '--ranks 0: at least 1' --ranks 0 gaussian
   fails 'pairs.py: no such way' 2 'there is no way lak: native' --ways lak -- gaussian
 fi
