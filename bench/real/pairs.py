@@ -182,6 +182,7 @@ def compare(program, names, steps, ranks, seconds):
 
 
 def interval_of_mean(values):
+    """By Student's t, about: 94 of 100 intervals of six values have the mean, 95 of many."""
     mean = statistics.mean(values)
     far = (1.96 + 2.5 / (len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
     return mean, mean - far, mean + far

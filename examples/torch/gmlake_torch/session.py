@@ -59,7 +59,7 @@ from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
-LEFT_PART = 16  # and of the limit that may come back in backward passes before there is a plan
+BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
     "torch.serialization",
@@ -176,7 +176,7 @@ class Session:
         if stats["plan_count"]:
             return stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]
         came_back = stats["in_bytes"] - before if before is not None else 0
-        return 0 < self._open[0] < came_back * LEFT_PART
+        return 0 < self._open[0] < came_back * BACK_PART
 
     def explain(self, picture=None):
         """Returns a page of text: the limit and what is needed, what stays, leaves and is
