@@ -11321,9 +11321,16 @@ static gmlake_offload_result gmlo_session_take_pin(gmlake_offload_session *s, ui
 
 #define GMLO_MISSES 8u /* in a row, or nearly, before a vreg stands for another chunk */
 
-/* The vrange of a slot, or NONE. */
-static uint32_t gmlo_session_vrange(const gmlake_offload_session *s, uint32_t slot) {
+/* The vrange of a slot, or NONE. While sizes vary, only what lives in all iterations has one: the
+   others get the range and the chunks that became idle last, which the driver mostly has mapped. */
+static uint32_t gmlo_session_vrange(gmlake_offload_session *s, uint32_t slot) {
+  const gmlo_slot *known;
   if (!gmlo_session_is_planned(s) || slot == GMLAKE_OFFLOAD_NONE || s->schedule.vrange_of == NULL) {
+    return GMLAKE_OFFLOAD_NONE;
+  }
+  known = &gmlo_session_known(s)->slots[slot];
+  if (s->steady_count == 0 &&
+      (known->alloc != GMLAKE_OFFLOAD_NONE || known->freed != GMLAKE_OFFLOAD_NONE)) {
     return GMLAKE_OFFLOAD_NONE;
   }
   return s->schedule.vrange_of[slot];
