@@ -237,12 +237,12 @@ SLEEP
   - Meanwhile: to launch a graph of the pool, or to touch its memory, is an error on the device that
     ends the context. To free, to shrink, to destroy and to ask is legal. What was freed gets no
     memory at waking. To allocate, commit, capture or list chunks answers GMLAKE_ERROR_ASLEEP.
-  - KEEP needs as much memory on the host: pinned memory of the backend, or desc.sleep_host. The
-    first time pins it, in huge pages where the system has some; in small ones that took .3 to .5 s
-    for each GiB on H200s. The lake keeps it for the next time. It is given back by gmlake_trim, by
-    gmlake_pool_sleep with DROP while the pool sleeps, and by gmlake_pool_destroy.
-  - Addresses that are registered elsewhere (NCCL, RDMA): allocate with GMLAKE_TELL_RESIDENCY, and
-    desc.residency is told before the memory leaves and after it is back.
+  - KEEP needs as much memory on the host: pinned memory of the backend. The first time pins it, in
+    huge pages where the system has some; in small ones that took .3 to .5 s for each GiB on H200s.
+    The lake keeps it for the next time. It is given back by gmlake_trim, by gmlake_pool_sleep with
+    DROP while the pool sleeps, and by gmlake_pool_destroy.
+  - Addresses that are registered elsewhere (NCCL, RDMA): end that before the pool sleeps, and
+    register them again when it has woken. The memory there is another one then.
   - It costs what creating, mapping, unmapping and releasing each chunk costs, or the copies where
     these take longer: both go on at once.
 
@@ -250,8 +250,7 @@ INTEGRATED DEVICES
   The memory of a DGX Spark (GB10) or a Jetson is the host's. There the lake takes as free what
   Linux has available (MemAvailable, without swap): the driver counts the page cache as used. Set
   driver_free_bytes_min, since a host without memory hangs. Sleep with KEEP answers UNSUPPORTED, as
-  it would hold everything twice, unless desc.sleep_host names another place. Chunks are 2 MiB by
-  default. No such machine has run this.
+  it would hold everything twice. Chunks are 2 MiB by default. No such machine has run this.
 
 SHARING
   I want another process to have a tensor. Give both lakes desc.handle_types GMLAKE_HANDLE_POSIX_FD.
@@ -320,10 +319,9 @@ ERRORS
   _SHUTTING_DOWN are final: every later call that serves or changes memory answers them at once,
   questions still work, gmlake_destroy cleans up. What the driver refuses to undo is quarantined:
   given up, counted in stats.quarantined_bytes, and offered to the driver again by gmlake_trim. To
-  find errors in your program: the logger lists at gmlake_destroy what was never freed; GMLAKE_GUARD
-  finds accesses behind an end; GMLAKE_FILL, on the mock, makes reads of freed memory visible, and
-  finds writes; gmlake_mock_use, there, finds kernels that use what is not theirs any more, and
-  streams that gmlake_record_stream did not name.
+  find errors in your program: the logger lists at gmlake_destroy what was never freed; GMLAKE_FILL,
+  on the mock, makes reads of freed memory visible, and finds writes; gmlake_mock_use, there, finds
+  kernels that use what is not theirs any more, and streams that gmlake_record_stream did not name.
 
 FIRST STEP
   The first step of a program creates the memory that later steps reuse, at 28 us a chunk. Where a
@@ -406,8 +404,7 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
   GMLAKE_ERROR_CORRUPT,       /* gmlake_check found a broken invariant, GMLAKE_FILL a write */
   GMLAKE_ERROR_ASLEEP,        /* the pool sleeps: call gmlake_pool_wake first */
-  GMLAKE_ERROR_BUSY           /* the pool is lent or exported, desc.residency refused, or another
-                                 thread makes it sleep */
+  GMLAKE_ERROR_BUSY           /* the pool is lent or exported, or a handler runs for it */
 } gmlake_result;
 
 typedef struct gmlake gmlake;
@@ -692,7 +689,6 @@ typedef struct gmlake_error_info {
 
 #define GMLAKE_LOG_ERROR 0
 #define GMLAKE_LOG_WARNING 1
-#define GMLAKE_LOG_INFO 2
 
 /* The lake tells the logger of: fatal errors; a lake that cannot stitch; a thread whose capture
    mode stays relaxed, because the driver refused to set it back; a write to free memory that
@@ -714,31 +710,6 @@ typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
 } gmlake_oom_handler;
-
-typedef enum gmlake_residency_event {
-  GMLAKE_RESIDENCY_LEAVES = 1, /* the memory will leave the block's address */
-  GMLAKE_RESIDENCY_BACK        /* there is memory at the address again */
-} gmlake_residency_event;
-
-typedef struct gmlake_residency_info {
-  gmlake_residency_event event;
-  void *ptr;
-  size_t bytes; /* as asked for */
-  gmlake_pool *pool;
-  uint64_t generation; /* of the memory at the address: what comes back has a higher one than what
-                          left. If the pool did not sleep after all, the same memory is back */
-  uint64_t user_data;
-} gmlake_residency_info;
-
-/* Told of blocks with GMLAKE_TELL_RESIDENCY when their pool falls asleep and after it has woken:
-   for what is registered elsewhere (NCCL, RDMA). Called in gmlake_pool_sleep and gmlake_pool_wake,
-   with no lock held; it has to return. An answer other than 0 to LEAVES refuses: for the blocks of
-   which it was told LEAVES it is told BACK, and the call answers BUSY. The memory is unmapped
-   inside that same call. */
-typedef struct gmlake_residency {
-  int (*fn)(void *user, gmlake *lake, const gmlake_residency_info *info);
-  void *user;
-} gmlake_residency;
 
 /* ---- Policies and observers: for research ---------------------------------------------------- */
 
@@ -875,9 +846,6 @@ typedef struct gmlake_observer {
    request succeeds. Not looked at: what graphs know; buffers' chunks that blocks cannot have. On a
    mock with real memory; else UNSUPPORTED. O(bytes) for each block. */
 #define GMLAKE_FILL 2u
-/* Finds accesses behind an end: a chunk's worth of addresses stays unmapped behind the last chunk
-   of each window and behind the addresses of each buffer. */
-#define GMLAKE_GUARD 4u
 /* Streams may be destroyed without gmlake_forget_stream: for an owner of the lake who does not see
    the program's streams. The manual says under STREAMS what it costs. UNSUPPORTED where the backend
    has no stream_id: drivers before CUDA 12. */
@@ -915,23 +883,17 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_observer observer;
   gmlake_error_info *out_error; /* if not NULL: gmlake_create writes here why it failed. The logger
                                    is told too. Not used after that call */
-  gmlake_host_allocator sleep_host; /* where GMLAKE_SLEEP_KEEP keeps contents, in one piece for each
-                                       pool and chunk size, or, where one is refused, in smaller
-                                       ones down to a chunk; both NULL: the backend's (CUDA:
-                                       pinned). Called with a lock held: it may not call the lake */
-  gmlake_residency residency;
 } gmlake_desc;
 
-#define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
-#define GMLAKE_NO_STITCH 2u /* one piece of the home arena, as pinned DMA wants it */
-#define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
-#define GMLAKE_TELL_RESIDENCY 8u /* desc.residency is told when its memory leaves and is back */
-#define GMLAKE_TRANSIENT 16u     /* may be served from a pool that is lent, see LENDING */
+#define GMLAKE_EXCLUSIVE 1u  /* whole chunks that no other block shares */
+#define GMLAKE_NO_STITCH 2u  /* one piece of the home arena, as pinned DMA wants it */
+#define GMLAKE_NO_GROW 4u    /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
+#define GMLAKE_TRANSIENT 16u /* may be served from a pool that is lent, see LENDING */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
   size_t alignment;  /* 0: 512; a power of two, at most chunk_bytes */
-  unsigned flags;    /* GMLAKE_EXCLUSIVE, _NO_STITCH, _NO_GROW, _TELL_RESIDENCY, _TRANSIENT */
+  unsigned flags;    /* GMLAKE_EXCLUSIVE, _NO_STITCH, _NO_GROW, _TRANSIENT */
   gmlake_pool *pool; /* NULL: the default pool, or that of the stream's capture */
   uint64_t user_data;
   const char *label; /* not copied */
@@ -1211,14 +1173,14 @@ GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *lake, gmlake_pool *pool, gml
    and free chunks may be gone; only if the driver refuses to undo it, it sleeps with all contents,
    and gmlake_pool_wake tries again. What the driver refuses to release counts as quarantined until
    it wakes, and the logger is told. Errors: CAPTURING (into the pool), BUSY, UNSUPPORTED (KEEP, and
-   the backend cannot copy, or the device is integrated and desc.sleep_host not set),
-   OUT_OF_HOST_MEMORY, INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+   the backend cannot copy, or the device is integrated), OUT_OF_HOST_MEMORY, INVALID_ARGUMENT,
+   DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *lake, gmlake_pool *pool, gmlake_sleep_mode mode,
                                            size_t *out_released_bytes);
 /* Gives memory to every address again, and what KEEP kept its contents; after DROP contents are
    undefined. Free chunks of others are returned for it where memory is short. It is awake already:
    OK. After an error it sleeps, keeps what KEEP kept, and may be woken again. Errors:
-   OUT_OF_DEVICE_MEMORY, LIMIT_REACHED (after the handler), BUSY, OUT_OF_HOST_MEMORY, DRIVER,
+   OUT_OF_DEVICE_MEMORY, LIMIT_REACHED (after the handler), OUT_OF_HOST_MEMORY, DRIVER,
    INVALID_ARGUMENT, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *lake, gmlake_pool *pool);
 
@@ -1672,8 +1634,7 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 #define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
 #define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
-#define GMLK_FLAGS \
-  (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD | GMLAKE_STREAMS_MAY_END) /* of a lake */
+#define GMLK_FLAGS (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_STREAMS_MAY_END) /* of a lake */
 
 #define GMLK_ULL(value) ((unsigned long long)(value)) /* for the formats %llu and %llx */
 
@@ -1845,10 +1806,9 @@ struct gmlk_block {
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size; [address space] in chunks */
   union {
-    uint32_t hole;   /* [not owned] grains under which it stands in a bin or in the tree of gaps;
+    uint32_t hole;  /* [not owned] grains under which it stands in a bin or in the tree of gaps;
                         0: in none */
-    uint32_t slack;  /* [live] bytes added by rounding */
-    uint32_t chunks; /* [address space in use] a window's, a buffer's at most: without the guard */
+    uint32_t slack; /* [live] bytes added by rounding */
   } its;
   uint32_t arena;  /* number of its arena */
   uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on */
@@ -2782,7 +2742,7 @@ typedef struct gmlk_host_copies { /* see >>copies */
 
 enum { /* gmlk_arena.sleep */
        GMLK_AWAKE = 0,
-       GMLK_CHANGING, /* mapped as if awake, but serves no memory: desc.residency is being told */
+       GMLK_CHANGING, /* mapped as if awake, but serves no memory: it is about to fall asleep */
        GMLK_ASLEEP    /* some or all of it is not mapped */
 };
 
@@ -2825,7 +2785,6 @@ typedef struct gmlk_arena {
   gmlk_link pending;      /* [N1] ring of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE... */
   int is_kept;            /* its chunks are not returned: gmlake_admit */
-  uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copies copies;
   gmlk_host_copies host_copies;
 } gmlk_arena;
@@ -3410,20 +3369,19 @@ static uint64_t gmlk_open_key(uint32_t grains, unsigned stream) {
   return ((uint64_t)grains << 16) + stream;
 }
 
-/* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
-   NULL where no free range is as long. pre: one record reserved. */
+/* Takes address space for so many chunks of a window or buffer; NULL where no free range is as
+   long. pre: one record reserved. */
 static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32_t chunks,
-                                uint32_t guard, const void *owner) {
-  gmlk_block *b = gmlk_bins_best(space->holes, chunks + guard);
+                                const void *owner) {
+  gmlk_block *b = gmlk_bins_best(space->holes, chunks);
   if (!b) return NULL;
   gmlk_bins_remove(space->holes, b);
-  if (b->grains > chunks + guard) {
-    b = gmlk_block_split(records, b, chunks + guard);
+  if (b->grains > chunks) {
+    b = gmlk_block_split(records, b, chunks);
     gmlk_bins_insert(space->holes, b->next, b->next->grains);
   }
   gmlk_tree_insert(&space->used, b);
   b->state = GMLK_LIVE;
-  b->its.chunks = chunks;
   b->u.owner = (void *)(uintptr_t)owner;
   return b;
 }
@@ -3937,9 +3895,6 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   l->is_restricted = 1;
   return result;
 }
-
-/* The slots without memory behind each window and buffer. */
-static uint32_t gmlk_guard(const gmlake *l) { return (l->desc.flags & GMLAKE_GUARD) != 0; }
 
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
@@ -4587,7 +4542,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   for (i = 0; i < w->piece_count; i++) w->self.grains += w->pieces[i].grains; /* [W3] */
   w->self.arena = a->number;
   w->self.state = GMLK_RESERVED;
-  w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, gmlk_guard(l), w);
+  w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, w);
   if (w->va) {
     w->alias.address = gmlk_va_address(a, &a->window_space, w->va) +
                        gmlk_to_bytes(w->pieces[0].at & (gmlk_chunk_grains(a) - 1));
@@ -4649,8 +4604,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
    Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
    fail: host memory, the driver, limits. */
 
-#define GMLK_ALLOC_FLAGS \
-  (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY | GMLAKE_TRANSIENT)
+#define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TRANSIENT)
 
 /* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. With
    TRANSIENT the request asks with the number of its pool's loan. */
@@ -4665,10 +4619,6 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
   if (r->flags & ~GMLK_ALLOC_FLAGS)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "flags is 0x%x: use only bits of 0x%x", r->flags, GMLK_ALLOC_FLAGS);
-  if ((r->flags & GMLAKE_TELL_RESIDENCY) && !l->desc.residency.fn)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
-                     "out");
   if (r->flags & GMLAKE_TRANSIENT) {
     GMLAKE_ASSERT(r->desc->pool != NULL);
     r->requester.stream = r->desc->pool->loan.number;
@@ -4853,17 +4803,16 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
 static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
                             gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
-  uint32_t slots;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space == 1) return 0;
   (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
                          r->is_whole, plan);
   plan->requester = requester;
   plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
-  slots = plan->chunk_count + gmlk_guard(l);
-  if (!gmlk_bins_best(a->window_space.holes, slots) &&
-      gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
-    r->lacks_window_space = slots <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
+  if (!gmlk_bins_best(a->window_space.holes, plan->chunk_count) &&
+      gmlk_area_next(&a->window_space.area, plan->chunk_count) == GMLK_NOWHERE) {
+    r->lacks_window_space =
+        plan->chunk_count <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
     return 0;
   }
   r->shortfall = plan->shortfall;
@@ -4883,7 +4832,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
-  result = gmlk_space_extend_to(l, r->arena, space, plan.chunk_count + gmlk_guard(l));
+  result = gmlk_space_extend_to(l, r->arena, space, plan.chunk_count);
   if (result && !gmlk_is_shortage(result)) return result;
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
@@ -6804,7 +6753,7 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
 
 /* Makes records for the pages of [0, count), and for as many again; 0: no host memory. */
 static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
-  uint32_t most = b->va->its.chunks, i = b->page_count;
+  uint32_t most = b->va->grains, i = b->page_count;
   size_t capacity = i;
   if (count <= i) return 1;
   most = most - i < i ? most : 2 * i;
@@ -7890,7 +7839,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   gmlake_result result;
   const char *wrong;
   if (r->may_stitch && next <= space->area.most) { /* so that a window finds addresses */
-    const uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + gmlk_guard(l);
+    const uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2;
     (void)gmlk_space_extend_to(l, r->arena, space,
                                (uint32_t)gmlk_min(slots, space->area.most - next));
   }
@@ -8300,7 +8249,7 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   l->foretold->answer.wait = gmlk_foretell_host(l);
   if (r->may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, r->is_whole, &plan);
-    is_served = plan.chunk_count + gmlk_guard(l) <= gmlk_addresses_most(l, &a->window_space);
+    is_served = plan.chunk_count <= gmlk_addresses_most(l, &a->window_space);
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
     is_served &= count <= chunks;
   }
@@ -8575,8 +8524,7 @@ static void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space, uint
   const gmlk_extent *e = gmlk_area_find(&space->area, a->chunk_bytes, address);
   const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
   const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
-  if (!va || slot >= va->at + va->its.chunks) return NULL; /* a guard begins there */
-  return va->u.owner;
+  return va && slot < gmlk_block_end(va) ? va->u.owner : NULL;
 }
 
 /* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
@@ -8689,8 +8637,8 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>copies ----------------------------------------------------------------------------------
-   What sleeping arenas' contents are kept in: a host copy for each arena, from
-   desc.sleep_host or from the backend, in as few pieces as these give, and copies, which say what
+   What sleeping arenas' contents are kept in: a host copy for each arena, in as few pieces as the
+   backend gives, and copies, which say what
    lies where in it. A host copy stays for the next time, so that memory is pinned once. Owns both.
    pre: the caller holds `driver_lock`.
 
@@ -8720,16 +8668,12 @@ typedef struct gmlk_host_copy { /* a piece of it */
 /* Gives the arena's host copy back, the last piece first. What the driver does not take back stays,
    and is offered to it again. */
 static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
-  const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_batch batch;
   if (!a->host_copies.count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (; a->host_copies.count && (hook->free_fn || batch.is_relaxed); a->host_copies.count--) {
+  for (; a->host_copies.count && batch.is_relaxed; a->host_copies.count--) {
     const gmlk_host_copy *last = &a->host_copies.items[a->host_copies.count - 1];
-    if (hook->free_fn)
-      hook->free_fn(hook->user, last->memory);
-    else if (GMLK_CALL(&batch, host_free, last->memory))
-      break;
+    if (GMLK_CALL(&batch, host_free, last->memory)) break;
     a->host_copies.bytes -= last->bytes;
   }
   return gmlk_batch_end(l, &batch);
@@ -8738,7 +8682,6 @@ static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
 /* Gives the arena a host copy of so many bytes at least. A piece that is refused is halved, down to
    a chunk. */
 static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
-  const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_host_copies *all = &a->host_copies;
   gmlk_host_copy piece;
   gmlk_batch batch;
@@ -8751,14 +8694,8 @@ static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t byt
     piece.memory = NULL;
     piece.offset = all->bytes;
     piece.bytes = gmlk_min(piece.bytes, bytes - all->bytes);
-    if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
-      if (!hook->malloc_fn) {
-        (void)GMLK_CALL(&batch, host_alloc, piece.bytes, &piece.memory);
-      } else if ((piece.memory = hook->malloc_fn(hook->user, piece.bytes)) == NULL) {
-        batch.result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-        batch.call = "desc.sleep_host";
-      }
-    }
+    if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
+      (void)GMLK_CALL(&batch, host_alloc, piece.bytes, &piece.memory);
     if (piece.memory) {
       all->items[all->count++] = piece;
       all->bytes += piece.bytes;
@@ -8856,9 +8793,8 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) {
     l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
     return gmlk_fail(l, result, "gmlake_pool_sleep",
-                     "mode is GMLAKE_SLEEP_KEEP: %s has no %llu bytes for the contents: free host "
-                     "memory, or use GMLAKE_SLEEP_DROP",
-                     l->desc.sleep_host.malloc_fn ? "desc.sleep_host" : "the backend",
+                     "mode is GMLAKE_SLEEP_KEEP: the backend has no %llu bytes for the contents: "
+                     "free host memory, or use GMLAKE_SLEEP_DROP",
                      GMLK_ULL(bytes));
   }
   if (result || !a->copies.count) return result;
@@ -9478,11 +9414,6 @@ static gmlake_result gmlk_release_all(gmlake *l, int close, size_t *released) {
   return l->lost ? l->lost : first;
 }
 
-static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
-  return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
-                   "another thread makes the pool sleep, or wakes it: wait for that call");
-}
-
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   const char *call = "gmlake_pool_destroy";
   const gmlk_callback *callback = l->callbacks;
@@ -9491,7 +9422,6 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   unsigned tries = 0;
   gmlake_result result;
   int is_quiet;
-  if (pool->arena.sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, call);
   result = gmlk_refuse_used(l, pool, call);
   if (result) return result;
   while (callback && callback->pool != pool) callback = callback->next;
@@ -9855,7 +9785,6 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            const gmlake_buffer *b, gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
-  uint32_t guard = gmlk_guard(l);
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
   gmlk_host_wait p = {0, 0, 0, 0, 0};
   unsigned tries;
@@ -9863,10 +9792,10 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   a->buffer_space.area.is_full = 0;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
+    *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, b);
     if (*out_va || p.is_over) break;
     if (tries == 1) {
-      refused = gmlk_space_extend_to(l, a, &a->buffer_space, (uint32_t)slots + guard);
+      refused = gmlk_space_extend_to(l, a, &a->buffer_space, (uint32_t)slots);
       if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
     } else {
       if (tries) result = gmlk_wait_on(l, &p);
@@ -10266,7 +10195,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
    [E3] Only arenas that are asleep have copies.
 
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
-   memory, limits, the driver, desc.residency. */
+   memory, limits, the driver. */
 
 /* Sets the state of a pool's arenas. What an arena holds in its sleep counts as quarantined; an
    arena that falls asleep has yet to return its chunks, so that is counted later. */
@@ -10447,8 +10376,8 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   }
 }
 
-/* The driver calls that wake a pool's arenas: maps everything and copies back what was kept. Then
-   they are changing; on an error it unmaps everything, releases new chunks, and they are asleep. */
+/* The driver calls that wake a pool's arenas: maps everything and copies back what was kept. On an
+   error it unmaps everything, releases new chunks, and they stay asleep. */
 static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   const size_t held = l->stats.reserved_bytes;
   gmlake_result result;
@@ -10468,23 +10397,27 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
     if (!gmlk_unmap_all(&batch, a)) gmlk_chunks_drop(&batch, a, 1);
   }
   result = gmlk_batch_end(l, &batch);
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
-  if (!result) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    gmlk_trim_forget(a);
+    if (result) continue;
+    gmlk_copies_drop(l, a);
+    gmlk_fill_woken(l, a);
+  }
+  if (!result) gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
   (void)gmlk_tell_held(l, held, batch.ns, "the pool of these chunks wakes");
-  if (result) return result;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_drop(l, a);
-  return GMLAKE_OK;
+  return result;
 }
 
 /* Wakes a pool's arenas. Where memory is short it returns free chunks of others: first those whose
    work is complete, then more after each step of a wait of the host. */
-static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
+static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
   gmlake_result result, made;
   size_t bytes, held, released = 0;
   unsigned looks = 0;
   gmlk_host_wait p = {0, 0, 0, 0, 0};
   gmlk_request r;
   gmlk_arena *a;
+  if (!gmlk_pool_first_arena(l, pool)->sleep) return GMLAKE_OK;
   GMLK_FOR_POOL_ARENAS(l, pool, a) { /* gives up what was freed in its sleep */
     gmlk_arena_retag(a, GMLK_ANY_STREAM, GMLK_CLEAN);
     gmlk_aliases_forget(l, a);
@@ -10509,42 +10442,6 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
   return gmlk_report_short(l, &r, result, "gmlake_pool_wake");
 }
 
-/* ---- residency, and the calls ---- */
-
-/* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order. If the
-   program refuses a LEAVES, this answers BUSY, and *end is then where the refused block begins. */
-static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
-                                         gmlake_residency_event event, uint32_t *end) {
-  const gmlake_residency *hook = &l->desc.residency;
-  gmlake_residency_info info;
-  uint32_t at = 0, behind;
-  int refuses = 0;
-  for (; hook->fn && !refuses && at < gmlk_min(a->tail.at, *end); at = behind) {
-    const gmlk_block *b = gmlk_locate(a, at);
-    behind = gmlk_block_end(b);
-    if (b->state == GMLK_PIECE && b->as.window->pieces[0].block == b) b = &b->as.window->self;
-    if (b->state != GMLK_LIVE || !(b->flags & GMLAKE_TELL_RESIDENCY)) continue;
-    info.event = event;
-    info.ptr = (void *)(uintptr_t)gmlk_address_of(a, b);
-    info.bytes = gmlk_to_bytes(b->grains) - b->its.slack;
-    info.pool = a->pool;
-    info.generation = a->sleep_count;
-    info.user_data = b->as.extra ? b->as.extra->user_data : 0;
-    gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
-    gmlk_unlock_driver(l);
-    refuses = hook->fn(hook->user, l, &info) && event == GMLAKE_RESIDENCY_LEAVES;
-    gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-    gmlk_lock_driver(l);
-    if (refuses) *end = at;
-  }
-  if (refuses)
-    return gmlk_fail(l, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep",
-                     "desc.residency refused to let go of the block at %p: nothing has changed; "
-                     "call again once it may go",
-                     info.ptr);
-  return l->lost;
-}
-
 /* For a pool that sleeps already: DROP gives up what KEEP kept, and the host memory for it. If the
    driver takes none of that back, all is kept. If it takes a part, the rest is offered to it again,
    and the logger is told. */
@@ -10567,10 +10464,7 @@ static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int ke
 static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
   const char *call = "gmlake_pool_sleep";
   gmlk_arena *first = gmlk_pool_first_arena(l, pool);
-  uint32_t end = GMLK_GRAINS_MAX;
-  gmlake_error_info error;
   gmlake_result result;
-  if (first->sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, call);
   if (first->sleep) return gmlk_sleep_again(l, pool, keeps);
   result = pool ? gmlk_refuse_used(l, pool, call) : GMLAKE_OK;
   if (result) return result;
@@ -10579,39 +10473,15 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
                      "%llu of its bytes are exported: free these blocks and buffers, and call "
                      "gmlake_trim behind their last work",
                      GMLK_ULL(gmlk_pool_chunks(l, pool).exported_bytes));
-  if (keeps && !(GMLK_HAS(&l->driver, copy) &&
-                 (l->desc.sleep_host.malloc_fn ||
-                  (!l->device.is_integrated && GMLK_HAS(&l->driver, host_alloc) &&
-                   GMLK_HAS(&l->driver, host_free)))))
+  if (keeps && !(GMLK_HAS(&l->driver, copy) && !l->device.is_integrated &&
+                 GMLK_HAS(&l->driver, host_alloc) && GMLK_HAS(&l->driver, host_free)))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
                      "mode is GMLAKE_SLEEP_KEEP: the backend cannot copy, or has no host memory "
-                     "but the device's own; set desc.sleep_host, or use GMLAKE_SLEEP_DROP");
+                     "but the device's own; use GMLAKE_SLEEP_DROP");
   gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   first->is_kept = 0;
-  result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_LEAVES, &end);
-  if (!result) result = gmlk_pool_put_to_sleep(l, pool, keeps, released);
-  if (first->sleep == GMLK_ASLEEP) {
-    first->sleep_count++;
-  } else {
-    error = l->error;
-    (void)gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_BACK, &end);
-    gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
-    gmlk_error_set(l, &error);
-  }
-  return result;
-}
-
-static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena *first = gmlk_pool_first_arena(l, pool), *a;
-  uint32_t end = GMLK_GRAINS_MAX;
-  gmlake_result result;
-  if (first->sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, "gmlake_pool_wake");
-  if (!first->sleep) return GMLAKE_OK;
-  result = gmlk_pool_wake_up(l, pool);
-  if (first->sleep == GMLK_ASLEEP) return result;
-  result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_BACK, &end);
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_fill_woken(l, a);
-  gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
+  result = gmlk_pool_put_to_sleep(l, pool, keeps, released);
+  if (first->sleep == GMLK_CHANGING) gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
   return result;
 }
 
@@ -10628,7 +10498,6 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, range, most = 0, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
-  const uint32_t guard = gmlk_guard(l);
   uint64_t slots = 0, spare;
   gmlk_supply supply;
   gmlk_plan plan;
@@ -10647,11 +10516,10 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   window = gmlk_min(window, limit);
   if (home->window_space.holes && window > range)
     slots = gmlk_addresses_most(l, &home->window_space);
-  for (spare = guard; spare < guard + 3 && spare < slots && !most; spare++) {
+  for (spare = 0; spare < 3 && spare < slots && !most; spare++) {
     const uint64_t tried = gmlk_min(window, (slots - spare) << home->chunk_log);
     (void)gmlk_plan_window(home, &l->streams, requester, 1, (uint32_t)tried, 1, 0, &plan);
-    if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << home->chunk_log)
-      most = tried;
+    if (plan.chunk_count <= slots && plan.shortfall <= chunks << home->chunk_log) most = tried;
   }
   if (most <= range || gmlk_to_bytes(most) < l->desc.stitch_bytes_min) most = range;
   *out = gmlk_to_bytes(most);
@@ -13662,20 +13530,11 @@ static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
   return GMLAKE_OK;
 }
 
-static gmlake_result gmlk_desc_check_host(const gmlake_host_allocator *host, const char *field,
-                                          gmlake_error_info *why) {
-  if ((host->malloc_fn == NULL) == (host->free_fn == NULL)) return GMLAKE_OK;
-  return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT,
-                          "%s.%s is NULL: set both functions, or neither", field,
-                          host->malloc_fn ? "free_fn" : "malloc_fn");
-}
-
 /* Checks what does not depend on the device. */
 static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
   const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
   const gmlake_backend *b = d->backend;
-  gmlake_result result;
   if (d->flags & ~GMLK_FLAGS)
     return gmlk_refuse_desc(why, wrong, "flags is 0x%x: use only bits of 0x%x", d->flags,
                             GMLK_FLAGS);
@@ -13707,8 +13566,10 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
                             GMLK_ULL(b->struct_bytes),
                             GMLK_ULL(offsetof(gmlake_backend, stream_id)), b->abi_version,
                             GMLAKE_BACKEND_ABI);
-  result = gmlk_desc_check_host(&d->host, "host", why);
-  return result ? result : gmlk_desc_check_host(&d->sleep_host, "sleep_host", why);
+  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
+    return gmlk_refuse_desc(why, wrong, "host.%s is NULL: set both functions, or neither",
+                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
+  return GMLAKE_OK;
 }
 
 /* Opens the backend, and says why the lake's own could not be created. */
@@ -14783,7 +14644,7 @@ static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
 
 /* The window of a range of address space in use. In quarantine it is mapped for good, perhaps in
    part, and perhaps it was not made to its end. */
-static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va, uint32_t guard) {
+static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va) {
   const gmlk_arena *a = c->a;
   const gmlk_window *w = gmlk_va_window(va);
   const gmlk_alias *x = &w->alias;
@@ -14791,8 +14652,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va, uint32_t gu
   const int may_lack = x->state == GMLK_ALIAS_QUARANTINED || a->sleep == GMLK_ASLEEP;
   gmlk_check_pieces(c, w, is_live);
   gmlk_check_alias(c, x);
-  gmlk_expect(c, w->va == va && va->grains == x->chunk_count + guard,
-              "V2: addresses are another window's");
+  gmlk_expect(c, w->va == va && va->grains == x->chunk_count, "V2: addresses are another window's");
   gmlk_expect(c, may_lack ? x->mapped <= x->chunk_count : x->mapped == x->chunk_count,
               "V2: more or less is mapped");
   gmlk_expect(c, gmlk_alias_address(a, x) == gmlk_va_address(a, &a->window_space, va),
@@ -14837,7 +14697,7 @@ static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk
 
 /* [V1] to [V3]: addresses for windows or for buffers, and what has them. */
 static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_windows) {
-  const uint32_t guard = gmlk_guard(c->l), end = space->area.limit;
+  const uint32_t end = space->area.limit;
   const gmlk_block *va = space->head.next;
   if (!gmlk_check_tiling(c, &space->head, &space->tail, end, "V1: blocks do not tile the space"))
     return;
@@ -14850,7 +14710,7 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_wi
                 "V3: no tree has a range");
     if (!is_used || c->broken) continue;
     if (is_windows)
-      gmlk_check_window(c, va, guard);
+      gmlk_check_window(c, va);
     else
       gmlk_check_buffer(c, va);
   }

@@ -474,9 +474,8 @@ static gmlake_result chunks_at(const void *ptr) {
   X(alignment_3, INVALID, "alignment is 3: it has to be a power of two, at most 65536",            \
     aligned_to(3))                                                                                 \
   X(alignment_of_two_chunks, INVALID, "alignment is 131072: it has to be", aligned_to(2 * C))      \
-  X(flag_0x20, INVALID, "flags is 0x20: use only bits of 0x1f", flagged(32))                       \
-  X(flag_8, INVALID, "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake",            \
-    flagged(8))                                                                                    \
+  X(flag_0x20, INVALID, "flags is 0x20: use only bits of 0x17", flagged(32))                       \
+  X(flag_8, INVALID, "flags is 0x8: use only bits of 0x17", flagged(8))                            \
   X(flag_0x80_the_lakes_own, INVALID, "flags is 0x80", flagged(0x80))                              \
   X(flag_0x100, INVALID, "flags is 0x100", flagged(0x100))                                         \
   X(all_flags, INVALID, "flags is 0xffffff", flagged(~0u))                                         \
@@ -837,13 +836,11 @@ static int *peers_with(int at, int value) {
 #define DESCRIPTIONS(X)                                                                            \
   X(flag_16, INVALID, desc.flags = 16)                                                             \
   X(fill, GMLAKE_OK, desc.flags = GMLAKE_FILL)                                                     \
-  X(guard, GMLAKE_OK, desc.flags = GMLAKE_GUARD)                                                   \
-  X(guard_and_windows_of_a_chunk, GMLAKE_OK, (desc.flags = GMLAKE_GUARD, desc.window_bytes = C))   \
   X(fill_of_what_the_host_cannot_reach, UNSUPPORTED,                                               \
     (desc.flags = GMLAKE_FILL, LIES(is_host_memory, 0)))                                           \
   X(all_flags, INVALID, desc.flags = ~0u)                                                          \
   X(single_threaded, GMLAKE_OK, desc.flags = GMLAKE_SINGLE_THREADED)                               \
-  X(all_known_flags, GMLAKE_OK, desc.flags = 7)                                                    \
+  X(all_known_flags, GMLAKE_OK, desc.flags = 11)                                                   \
   X(wait_first, GMLAKE_OK, desc.cross_stream = GMLAKE_WAIT_FIRST)                                  \
   X(cross_stream_2, INVALID, desc.cross_stream = (gmlake_cross_stream)2)                           \
   X(cross_stream_less_1, INVALID, desc.cross_stream = (gmlake_cross_stream)-1)                     \

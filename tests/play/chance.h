@@ -376,7 +376,6 @@ static void draw_options(size_t *o) {
   cap = o[OPT_CAP] = chunk * (8 + below(chooser.mood->chunks));
   o[OPT_WAIT_FIRST] = (size_t)chance(45);
   o[OPT_SINGLE] = (size_t)chance(40);
-  o[OPT_GUARD] = (size_t)chance(20);
   o[OPT_FILL] = (size_t)chance(15);
   o[OPT_MAY_END] = (size_t)chance(35);
   o[OPT_NO_IDS] = (size_t)chance(20);

@@ -156,19 +156,6 @@ static void judge_chunks(const block *b) {
   judge(sum == b->bytes, "the chunks do not add up");
 }
 
-/* GMLAKE_GUARD: nothing is mapped behind a window and its last handle. */
-static void judge_guard(const block *b, const pool *from) {
-  const map *last = map_at(b->at + b->bytes - 1), *behind;
-  uint64_t end = up(b->at + b->bytes, from->chunk);
-  gmlake_piece home;
-  size_t count;
-  if (!(desc.flags & GMLAKE_GUARD)) return;
-  must(gmlake_get_pieces(lake, (void *)(uintptr_t)b->at, &home, 1, &count), "gmlake_get_pieces");
-  if (home_of(&home) == b->at) return;
-  while ((behind = map_at(end)) && behind->of == last->of) end += from->chunk;
-  judge(!behind, "a window has no guard behind it");
-}
-
 /* GMLAKE_FILL: new memory shows its byte. */
 static void judge_filled(const block *b) {
   size_t i;
@@ -217,7 +204,6 @@ static void judge_block(const block *b, const gmlake_allocation_info *info, unsi
   judge(info->flags & GMLAKE_TRANSIENT ? b->may_be_borrowed : !b->is_borrowed,
         "a block's flags do not say who lends");
   judge_pieces(b, flags, from);
-  judge_guard(b, from);
   judge_filled(b);
   judge_unfilled(b);
 }

@@ -89,8 +89,6 @@ typedef struct block {
   struct buffer *shows; /* whose handles they are; NULL: the block's */
   uint32_t shows_to;    /* the last of its cells that there was */
   void *shown;          /* what an import showed, which nobody changes */
-  int has_left;         /* desc.residency was told so, and not yet that it is back */
-  uint64_t generation;  /* that it was told of last, + 1; 0: of none */
 } block;
 
 typedef struct buffer {
@@ -132,16 +130,14 @@ static struct world {
   int is_chosen; /* the operations come by chance: there are many, and not all are checked */
   int is_real, is_lost, is_trusted; /* trusted: no exchange failed, the mode is known */
   int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */
-  int tells_leaving;
-  uint64_t told_home;   /* of which desc.residency was told last, in this call and direction */
-  const block *leaving; /* is freed */
-  int lacks_addresses;  /* the driver has refused some, once */
-  int was_refused;      /* the driver has not taken host memory back, or not been asked to */
-  int has_failed;       /* something was made to fail, once */
-  int is_unsure;        /* a pool was recalled, or slept: what it keeps for graphs is not known */
-  int is_recalled;      /* a pool is: the call asks for waits */
-  int named;            /* the line that the call names, NOBODY: none, or all may be touched */
-  int mode;             /* the program's capture mode */
+  const block *leaving;   /* is freed */
+  int lacks_addresses;    /* the driver has refused some, once */
+  int was_refused;        /* the driver has not taken host memory back, or not been asked to */
+  int has_failed;         /* something was made to fail, once */
+  int is_unsure;          /* a pool was recalled, or slept: what it keeps for graphs is not known */
+  int is_recalled;        /* a pool is: the call asks for waits */
+  int named;              /* the line that the call names, NOBODY: none, or all may be touched */
+  int mode;               /* the program's capture mode */
   int peers[3];
   uint64_t clock_ns, clock_reads;
   gmlake_result injected, fatal; /* in this operation; in any */

@@ -85,7 +85,7 @@
    The options: granule:16 is the driver's granule, cap what the device has, chunk a chunk (else a
    granule), in units; limit, keep, arena, window, smax, smin the fields of gmlake_desc that they
    sound like; streams so many; peers, mode (of captures), extent (slots that are reserved at once)
-   and policy (its number) numbers; may-end, no-ids, wait-first, single, guard, fill and
+   and policy (its number) numbers; may-end, no-ids, wait-first, single, fill and
    share flags; integrated a device that is so, where the system has three quarters of cap; oom a
    handler, observed an observer, books no memory behind addresses. In a row
    (test_rows.c) granule makes chunks of that size the unit of the line, and turns `exact` on.
@@ -334,7 +334,6 @@ enum {
   OPT_NO_IDS,
   OPT_WAIT_FIRST,
   OPT_SINGLE,
-  OPT_GUARD,
   OPT_FILL,
   OPT_BOOKS,
   OPT_SHARE,
@@ -345,10 +344,10 @@ enum {
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk", "cap",     "limit",    "keep",       "arena",     "window", "smax",
-    "smin",  "granule", "streams",  "peers",      "mode",      "extent", "policy",
-    "oom",   "may-end", "no-ids",   "wait-first", "single",    "guard",  "fill",
-    "books", "share",   "observed", "exact",      "integrated"};
+    "chunk", "cap",      "limit",   "keep",       "arena",  "window", "smax",
+    "smin",  "granule",  "streams", "peers",      "mode",   "extent", "policy",
+    "oom",   "may-end",  "no-ids",  "wait-first", "single", "fill",   "books",
+    "share", "observed", "exact",   "integrated"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */

@@ -118,7 +118,7 @@ static const row misuse_rows[] = {
     {"windows_are_filled_in_all_their_pieces", TOGETHER,
      "{granule:16 cap:16 fill} +z.3=5@n -z.3@n +a-e=1 -bd +w=2 pieces:w=2 -w holds:c=1"},
     {"chunks_of_buffers_are_filled", BOTH,
-     "{granule:16 cap:16 fill guard} N0:3 N1:3 z0:2 z0:1 z0:2 N2:8 c2:0,3 d2:1,1 c2:0,3"},
+     "{granule:16 cap:16 fill} N0:3 N1:3 z0:2 z0:1 z0:2 N2:8 c2:0,3 d2:1,1 c2:0,3"},
 
     /* ---- Twice, and too late ---- */
 

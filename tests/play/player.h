@@ -509,7 +509,6 @@ static gmlake_alloc_desc wanted_of(const pool *from) {
   if (now->flags & FLAG_S) wanted.flags |= GMLAKE_NO_STITCH;
   if (now->flags & FLAG_G) wanted.flags |= GMLAKE_NO_GROW;
   if (now->flags & FLAG_T) wanted.flags |= GMLAKE_TRANSIENT;
-  if (now->one % 3 == 1) wanted.flags |= GMLAKE_TELL_RESIDENCY; /* b, e, h, ... */
   return wanted;
 }
 
@@ -1103,54 +1102,6 @@ static int is_awake(int number) {
   return gmlake_query(lake, &wanted, GMLAKE_STREAM_NONE, &info) != GMLAKE_ERROR_ASLEEP;
 }
 
-/* Is told of the blocks of the pool that moves, in order, with their memory still there or again.
-   Where a sleep has to fail for it, the second block refuses. */
-static int on_residency(void *user, gmlake *l, const gmlake_residency_info *info) {
-  const int leaves = info->event == GMLAKE_RESIDENCY_LEAVES;
-  gmlake_allocation_info known;
-  gmlake_piece first;
-  block *b = NULL;
-  size_t count;
-  uint64_t before;
-  (void)user;
-  judge(w.locks_held == w.held_outside, "desc.residency is told with a lock held");
-  while ((b = live_next(b)) && b->at != (uint64_t)(uintptr_t)info->ptr) continue;
-  judge(b && b->flags & GMLAKE_TELL_RESIDENCY && b->pool + 1 == w.moving && map_at(b->at),
-        "desc.residency is told of another block");
-  judge(leaves == !b->has_left, "desc.residency is told twice");
-  judge(!b->generation ||
-            info->generation + 1 == b->generation + (!leaves && w.pools[b->pool].asleep != 0),
-        "desc.residency is told another generation");
-  must(gmlake_get_allocation(l, info->ptr, &known), "gmlake_get_allocation");
-  must(gmlake_get_pieces(l, info->ptr, &first, 1, &count), "gmlake_get_pieces");
-  judge(known.requested_bytes == info->bytes && known.user_data == info->user_data &&
-            known.pool == info->pool,
-        "desc.residency is told something else");
-  judge(lake->lost ||
-            (gmlake_pool_sleep(l, info->pool, GMLAKE_SLEEP_DROP, NULL) == GMLAKE_ERROR_BUSY &&
-             gmlake_pool_wake(l, info->pool) == GMLAKE_ERROR_BUSY &&
-             (!info->pool || gmlake_pool_destroy(l, info->pool) == GMLAKE_ERROR_BUSY)),
-        "a pool that moves is moved");
-  before = leaves == w.tells_leaving ? w.told_home : 0;
-  judge(!is_exact() || (uint64_t)(uintptr_t)first.home > before, /* of one reservation */
-        "desc.residency is told out of order");
-  w.tells_leaving = leaves;
-  w.told_home = (uint64_t)(uintptr_t)first.home;
-  if (leaves && before && is_exact() && now->result == 'B') return 1;
-  b->has_left = leaves;
-  b->generation = info->generation + 1;
-  return !leaves; /* which means nothing */
-}
-
-/* desc.residency knows where the pool's blocks are. */
-static void judge_residents(int number) {
-  block *b = NULL;
-  while (!w.is_lost && (b = live_next(b)))
-    judge(b->pool != number || !(b->flags & GMLAKE_TELL_RESIDENCY) ||
-              b->has_left == (w.pools[number].asleep != 0),
-          "desc.residency was not told");
-}
-
 static void do_sleep(int on) {
   const int number = now->one % (POOLS + 1), keeps = now->flags & FLAG_KEEP;
   pool *p = &w.pools[number];
@@ -1167,7 +1118,6 @@ static void do_sleep(int on) {
   while ((b = live_next(b)))
     if (b->pool == number) judge_stamps(b);
   w.moving = number + 1;
-  w.told_home = 0;
   result = gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP,
                              &compared.released);
   w.moving = 0;
@@ -1189,7 +1139,6 @@ static void do_sleep(int on) {
       p->asleep = keeps ? 1 : 2;
     else if (!keeps)
       p->asleep = 2;
-    judge_residents(number);
     return;
   }
   p->keeps |= keeps; /* the driver may not have taken it back */
@@ -1199,7 +1148,6 @@ static void do_sleep(int on) {
     p->asleep = 1;
   else
     own_again(number);
-  judge_residents(number);
 }
 
 static void do_wake(int on) {
@@ -1211,7 +1159,6 @@ static void do_wake(int on) {
   (void)on;
   if (number && !p->value) return;
   w.moving = number + 1;
-  w.told_home = 0;
   result = gmlake_pool_wake(lake, p->value);
   w.moving = 0;
   if (!is_done(result, "gmlake_pool_wake", was ? LACK : 0, GMLAKE_OK)) return;
@@ -1222,7 +1169,6 @@ static void do_wake(int on) {
     if (was == 2) write_stamps(b);
     judge_stamps(b);
   }
-  judge_residents(number);
 }
 
 /* What was admitted is served now without a new chunk, one behind the other, and all at once. */
@@ -1673,7 +1619,6 @@ static void describe(const size_t *options) {
   desc.host.free_fn = host_free;
   if (options[OPT_WAIT_FIRST]) desc.cross_stream = GMLAKE_WAIT_FIRST;
   if (options[OPT_SINGLE]) desc.flags |= GMLAKE_SINGLE_THREADED;
-  if (options[OPT_GUARD]) desc.flags |= GMLAKE_GUARD;
   if (options[OPT_FILL] && w.is_real) desc.flags |= GMLAKE_FILL;
   if (options[OPT_MAY_END]) desc.flags |= GMLAKE_STREAMS_MAY_END;
   if (options[OPT_NO_IDS] && !may_end()) judged.stream_id = NULL;
@@ -1684,7 +1629,6 @@ static void describe(const size_t *options) {
   desc.window_bytes = options[OPT_WINDOW];
   desc.stitched_bytes_max = options[OPT_SMAX];
   desc.stitch_bytes_min = options[OPT_SMIN];
-  desc.residency.fn = on_residency;
   if (options[OPT_OOM]) desc.oom.fn = on_oom;
   if (options[OPT_OBSERVED]) desc.observer.fn = observe;
   desc.policy = policy_of(options[OPT_POLICY]);

@@ -281,11 +281,7 @@ static const row policy_rows[] = {
      "state=1"},
     {"pending_frees_are_not_shown", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY2 "hA ra@A -a shows: plan:1,a=1 +x=1!I eA shows:a=1"},
-    /* The judge sees that nothing is mapped behind a window. */
-    {"guards_lie_behind_windows", TOGETHER,
-     "{granule:16 cap:8 guard policy:1} " LAY4
-     "-ac plan:3,a=1,c=1 mark +w=2 state=3 -wb plan:2,a=1,K +x=1 -x plan:1,W2 +w=3"},
-    /* And nothing else: not the rest of a block whose former is kept. */
+    /* Not the rest of a block whose former is kept. */
     {"fills_reach_all_of_a_block", TOGETHER,
      "{granule:16 cap:8 fill policy:1} " LAY4
      "-abc plan:3,c=1,a=1 +x=100b size:x1=1 -x plan:2,a=1,K +y=1 at:y=a stitches=2 -y"},

@@ -20,9 +20,9 @@ static const row question_rows[] = {
      "lies:p+511b=live-block/p lies:q+1+1023b=live-block@0/q lies:q+1+1k=free-hole "
      "lies:p-1b=nothing lies:p+2=nothing lies:0=nothing lies:H=nothing I"},
     /* | a | W | c | W | e | W | g | h |: the window is found at its pieces' addresses, too, until
-       it is free; then they are holes, and after the trim nothing. Behind it lies its guard. */
+       it is free; then they are holes, and after the trim nothing. */
     {"windows_are_found_at_both_addresses", TOGETHER,
-     "{granule:16 cap:16 guard} " LAID_8 "-bdf +w=3 pieces:w=3 lies:w+3-1b=live-block/w "
+     "{granule:16 cap:16} " LAID_8 "-bdf +w=3 pieces:w=3 lies:w+3-1b=live-block/w "
      "lies:d+5b=live-block/w lies:w+3=nothing lies:w-1b=nothing I -w lies:w+2=tagged-window@0/w "
      "lies:d+5b=tagged-hole@0/d I T:0 lies:w=nothing lies:d=nothing I"},
     /* Of the parts of chunks at a window's ends that are not the window's, nothing is told. */

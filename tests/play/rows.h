@@ -1381,7 +1381,7 @@ static const row rows[] = {
      "{granule:16 cap:4} error +p=1 -p -p!D error!D +q=1 error!D host:1* P0!H error!H "
      "told-by:malloc "
      "says:_bytes_for_the_lake's_records"},
-    {"without_guards_windows_lie_side_by_side", TOGETHER,
+    {"windows_lie_side_by_side", TOGETHER,
      "{granule:16 cap:16} +a-e=1 -bd +w=2 -ace +x=3 windows=2 at:x=w+2"},
     /* Ownerships were numbered by arena, but block records are the lake's: what a pool took in the
        record of a block that had been in a window's way was held to be that block. */

@@ -35,14 +35,6 @@ static const row sleep_rows[] = {
     {"the_handler_may_put_a_pool_to_sleep", TOGETHER,
      "{granule:16 cap:8 oom} P0 P2 +a=6/2 in:handler=1( S2:k ) +d=6/0 in:handler=1( S0:k ) W2 "
      "holds:a=1 sleeping=6 -a W0 holds:d=1"},
-    /* Of e, h and k desc.residency is told, which refuses the second, or the driver does. */
-    {"residency_is_told", TOGETHER,
-     "{granule:16 cap:64} P0 +p=2/0 +e=1/0 +h=1+1b/0 +k=1+2b/0 S0:k S0:k -h W0 S0:k W0 S0:k!B "
-     "says:desc.residency_refused_to_let_go +x=1/0 fail:any=1R S0:k!R error!R +y=1/0 holds:p=1 "
-     "holds:e=1 holds:k=1 S0:d W0"},
-    /* A window is told of once, where its first piece lies. */
-    {"windows_are_told_of_where_they_begin", TOGETHER,
-     "{granule:16 cap:64} +a=1 +e=1 +c=1 +d=1 -ac +h=2 pieces:h=2 Sn:d Wn"},
     {"what_is_freed_asleep_does_not_come_back", TOGETHER | WIDE,
      "{granule:16 cap:64 fill} " FULL "N1:8 N2:4 z1:6@A z2:2@A mark S0:k Sn:k rq@B -q@A -l@A "
      "z1:4@A d1:2,2@A c1:2,2@A!A K2@A T:0 released=0 Q W0 Wn evictions=2 holds:p=1 holds:r=1 "

@@ -77,7 +77,6 @@ static void vary(program *p, char letter) {
   }
   o[OPT_WAIT_FIRST] |= letter == 'w' || letter == 'm';
   o[OPT_SINGLE] |= letter == '1';
-  o[OPT_GUARD] |= letter == 'g' || letter == 'm';
   o[OPT_FILL] |= letter == 'f';
   if (letter == 'a' || letter == 'c') o[OPT_CHUNK] = 2 * UNIT;
   if (letter == 'e') o[OPT_SMAX] = 6 * UNIT;

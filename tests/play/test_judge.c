@@ -42,11 +42,6 @@ static void changes_an_import(void) {
   judge_stamps(&w.blocks[1]);
 }
 
-static void leaves_untold(void) {
-  w.blocks[1].has_left = 1;
-  judge_residents(1);
-}
-
 /* A budget of so many chunks more than there are. */
 static void promises(size_t chunks) {
   gmlake_budget budget;
@@ -621,7 +616,6 @@ static const struct misdeed {
     {"exported_memory_serves", "{} +a=1@A -a@A", serves_though_exported,
      "exported memory was handed over"},
     {"an_import_changes", "{share} +a=1/x xa ib=a", changes_an_import, "an import has changed"},
-    {"a_block_leaves_untold", "{} P0 +b=1/0", leaves_untold, "desc.residency was not told"},
     {"a_budget_promises_too_much", "{} +a=1", promises_too_much,
      "what the budget promises is not served"},
     {"a_budget_keeps_memory_back", "{} +a=1", promises_too_little, "the budget keeps memory back"},

@@ -22,7 +22,7 @@
    each other, behind what it does with the graphs' results and behind recall.
 
    Not in it: windows, two captures into one pool at once, the legacy stream, a capture that ends
-   untold, streams that end (ends.pml); errors of a copy; desc.residency (locks.pml). */
+   untold, streams that end (ends.pml); errors of a copy. */
 
 #ifndef OPS
 #define OPS 6

@@ -412,12 +412,8 @@ pool_sleep:
     :: else -> sleep = CHANGING; changer = me
     fi
   }
-  /* gmlk_residents_tell */
-  unlock_state();
-  unlock_driver();
-  run_users_code();
+  unlock_state(); /* gmlk_pool_settle waits */
   lock_state();
-  lock_driver();
   atomic {
     HOLDS_BOTH;
     if
@@ -509,20 +505,11 @@ pool_wake:
   atomic {
     HOLDS_BOTH;
     if
-    :: ok -> sleep = CHANGING; changer = me
-    :: else -> goto leave_driver
-    fi
-  }
-  unlock_state();
-  unlock_driver();
-  run_users_code();
-  lock_state();
-  lock_driver();
-  atomic {
-    HOLDS_BOTH;
-    assert(sleep == CHANGING);
-    assert((window == LIVE || window == IDLE) <= window_mapped);
-    sleep = AWAKE;
+    :: ok ->
+      assert((window == LIVE || window == IDLE) <= window_mapped);
+      sleep = AWAKE
+    :: else
+    fi;
     goto leave_driver
   }
 
@@ -532,7 +519,7 @@ pool_destroy: /* called from a handler */
   atomic {
     HOLDS_BOTH;
     if
-    :: sleep == CHANGING || asks_pool[1] || asks_pool[2] -> goto leave_driver
+    :: asks_pool[1] || asks_pool[2] -> goto leave_driver
     :: owner[0] || owner[1] || owner[2] -> goto leave_driver
     :: else -> pool_is_gone = true
     fi;

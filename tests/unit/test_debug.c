@@ -1,18 +1,9 @@
 /* What finds errors of the program's, beside the rows of tests/play: writes to free memory, uses
-   that the mock is told of, leaks, and guards behind windows. That uses which are right are not
-   refused the judge sees, in random programs. */
+   that the mock is told of, and leaks. That uses which are right are not refused the judge sees, in
+   random programs. */
 #include "fixture.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static void open_with(unsigned flags) {
-  prepare(16);
-  desc.flags = flags;
-  open_lake();
-}
 
 static int is_filled(const void *ptr, size_t bytes, unsigned byte) {
   const unsigned char *at = (const unsigned char *)ptr;
@@ -338,46 +329,5 @@ CASE(leaks_are_told_without_a_logger) {
   close_mock();
 }
 #endif
-
-/* ---- Guards ---- */
-
-/* Non-zero: a child that writes there dies of it. */
-static int writing_kills(char *at) {
-  const struct rlimit none = {0, 0};
-  int status = 0;
-  const pid_t child = fork();
-  assert_true(child >= 0);
-  if (!child) {
-    (void)setrlimit(RLIMIT_CORE, &none);
-    (void)signal(SIGSEGV, SIG_DFL);
-    *(volatile char *)at = 1;
-    _exit(0);
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
-}
-
-CASE(a_guard_lies_behind_each_window) {
-  void *b[5];
-  char *first, *second;
-  open_with(GMLAKE_GUARD);
-  first = (char *)take_window(b);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
-  second = (char *)take_flags(2 * C, GMLAKE_NO_STITCH);
-  drop(second);
-  assert_false(writing_kills(first + 2 * C - 1));
-  assert_true(writing_kills(first + 2 * C));
-  second = (char *)take(3 * C);
-  assert_int_equal(stats().window_count, 2);
-  assert_true(second - first >= (ptrdiff_t)(3 * C) || first - second >= (ptrdiff_t)(4 * C));
-  assert_true(writing_kills(second + 3 * C));
-  drop(first);
-  drop(second);
-  (void)trim_to(0);
-  assert_int_equal(stats().window_count, 0);
-  finish();
-}
 
 int main(void) { return run_cases("debug"); }

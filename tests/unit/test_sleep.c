@@ -115,79 +115,21 @@ CASE(tables_of_version_1_drop_and_do_not_keep) {
   }
 }
 
-static long vaults;
-static size_t vault_most; /* larger pieces are refused */
-static void *vault_malloc(void *user, size_t bytes) {
-  assert_ptr_equal(user, &vaults);
-  assert_true(bytes > 0 && bytes % 512 == 0); /* whole blocks */
-  if (bytes > vault_most) return NULL;
-  vaults++;
-  return malloc(bytes);
-}
-static void vault_free(void *user, void *ptr) {
-  assert_ptr_equal(user, &vaults);
-  vaults--;
-  free(ptr);
-}
-
-/* The copy would lie in the memory that is to be given back, unless the program puts it elsewhere.
-   The same device with memory of its own is no test: it has no use for the hook. */
-CASE(an_integrated_device_keeps_where_it_is_told) {
+/* The copy would lie in the memory that is to be given back. */
+CASE(an_integrated_device_keeps_nothing) {
   gmlake_mock_desc device;
-  int has_hook;
   memset(&device, 0, sizeof(device));
   device.capacity_bytes = 64 * C;
   device.granularity_bytes = C;
   device.available_bytes = 48 * C;
-  for (has_hook = 0; has_hook < 2; has_hook++) {
-    prepare_on(&device);
-    if (has_hook) {
-      desc.sleep_host.malloc_fn = vault_malloc;
-      desc.sleep_host.free_fn = vault_free;
-      desc.sleep_host.user = &vaults;
-    }
-    open_lake();
-    make_pool(3);
-    vault_most = SIZE_MAX;
-    if (has_hook) {
-      (void)sleep_now(full.pool, KEEP);
-      wake_now(full.pool);
-    } else {
-      step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), UNSUPPORTED);
-      assert_string_equal(last_error().call, "gmlake_pool_sleep");
-      assert_non_null(strstr(last_error().text, "set desc.sleep_host, or use GMLAKE_SLEEP_DROP"));
-    }
-    assert_pool(3);
-    finish();
-  }
-}
-
-CASE(host_memory_comes_from_the_hook) {
-  prepare(64);
-  desc.sleep_host.malloc_fn = vault_malloc;
-  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
-  desc.sleep_host.free_fn = vault_free;
-  desc.sleep_host.user = &vaults;
+  prepare_on(&device);
   open_lake();
   make_pool(3);
-  vault_most = 256;
-  step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
+  step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), UNSUPPORTED);
   assert_string_equal(last_error().call, "gmlake_pool_sleep");
-  assert_non_null(strstr(last_error().text, "desc.sleep_host has no "));
-  assert_int_equal(vaults, 0);
+  assert_non_null(strstr(last_error().text, "but the device's own; use GMLAKE_SLEEP_DROP"));
   assert_pool(3);
-  vault_most = SIZE_MAX;
-  (void)sleep_now(full.pool, KEEP);
-  assert_int_equal(vaults, page == C ? 1 : 2);
-  assert_int_equal(census().host_count, 0);
-  wake_now(full.pool);
-  assert_pool(3);
-  assert_int_equal(vaults, page == C ? 1 : 2);
-  (void)trim_to(SIZE_MAX);
-  assert_int_equal(vaults, 0);
-  (void)sleep_now(full.pool, KEEP);
   finish();
-  assert_int_equal(vaults, 0);
 }
 
 /* Also more than was kept the time before. */
