@@ -1755,10 +1755,12 @@ enum {                  /* gmlk_block.state */
        GMLK_PIECE,      /* part of a live window */
        GMLK_PENDING,    /* freed by the user; not free before the streams recorded on it are done */
        GMLK_RESERVED,   /* free memory that a plan took, until it is carried out; keeps its tag */
-       GMLK_UNBACKED,   /* addresses without a chunk; in a window's own record: quarantined */
        GMLK_COMMITTED,  /* a chunk that a buffer uses; in address space: a buffer's range */
        GMLK_IDLE,       /* only in a window's own record: the window is mapped and not live */
-       GMLK_EDGE        /* the records before the first block and behind the last one; and a slot
+       GMLK_UNBACKED, /* addresses without a chunk; in a window's own record: quarantined. From here
+                           on no memory that could serve lies there */
+       GMLK_GONE,     /* freed memory that other processes know: nobody gets it [P5] */
+       GMLK_EDGE      /* the records before the first block and behind the last one; and a slot
                            between two extents, see >>arena */
 };
 
@@ -2588,18 +2590,17 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
 /* ---- >>chunks -------------------------------------------------------------------------------
    gmlk_chunks: the chunks of one arena, by slot. A slot is the place of a chunk in the arena. Owns
    the handles of the chunks, the number of their mappings, the quarantine and the marks. What the
-   driver refuses to unmap or to release is quarantined: its slot stays taken, and gmlk_chunks_offer
-   and who closes the arena offer it to the driver again.
+   driver refuses to unmap or to release is quarantined: gmlk_chunks_offer and who closes the arena
+   offer it to the driver again, and growth into its slot takes it back into use.
    The holder of `driver_lock` reads and changes all of this, also while state_lock is released;
    nobody else does.
 
    [P1] backed_count and quarantined_count are the numbers of slots with a handle that are not in
-        quarantine, and that are; asleep_count that of slots asleep, which have none. No slot from
-        quarantined_end on is in quarantine.
+        quarantine, and that are; asleep_count that of slots asleep, which have none.
    [P2] Between two operations no chunk is marked.
    [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare or asleep.
    [P5] shared_count is the number of slots that other processes may have mapped. Such a slot's
-        memory is never free: it is released, or quarantined.
+        memory is never free: once it is nobody's its block is gone, and the chunk quarantined.
    [P6] A graph knows no slot that is empty.
 
    What creates, maps and releases them stands in >>capacity. */
@@ -2621,7 +2622,6 @@ typedef struct gmlk_chunks {
   size_t capacity;                        /* records in items */
   size_t backed_count, quarantined_count; /* [P1] */
   size_t asleep_count;                    /* [P1] */
-  uint32_t quarantined_end;               /* [P1] */
   size_t shared_count;                    /* [P5] */
 } gmlk_chunks;
 
@@ -2651,8 +2651,7 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
    [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
         one it is the edge.
    [A5] The handle of a slot is 0 exactly if the block there is unbacked, the slot lies behind the
-        end, or its chunk is asleep. Quarantined slots have one all the same, and growth passes over
-        them.
+        end, or its chunk is asleep. There, and where the block is gone, quarantined chunks are.
    [A6] free_grains is what a walk would count.
    [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
    [A8] The sizes of an arena's tables are those that its slots and streams need.
@@ -5252,10 +5251,6 @@ static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_records_give(records, b);
 }
 
-static int gmlk_chunk_is_quarantined(const gmlk_chunks *all, uint32_t slot) {
-  return slot < all->quarantined_end && all->items[slot].is_quarantined;
-}
-
 /* Whether the slot has memory that is not in quarantine. */
 static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].handle && !all->items[slot].is_quarantined;
@@ -5272,7 +5267,6 @@ static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
   all->items[slot].is_quarantined = 1;
   all->backed_count--;
   all->quarantined_count++;
-  if (slot >= all->quarantined_end) all->quarantined_end = slot + 1;
 }
 
 /* Gives a chunk back to the driver; its slot is empty. If the driver refuses, it is quarantined.
@@ -5332,7 +5326,8 @@ static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
   return gmlk_home(a, gmlk_slot_at(a, slot));
 }
 
-/* Gives a slot that is empty or asleep a chunk, and maps a chunk at home that is not mapped there.
+/* Gives a slot that is empty or asleep a chunk, or takes the one back into use that the driver has
+   not taken, and maps a chunk at home that is not mapped there.
    Growth then makes its block FREE and CLEAN. Trim makes the block RESERVED, returns the chunk,
    then makes the block UNBACKED. */
 static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
@@ -5346,6 +5341,10 @@ static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t 
     if (result) return result;
     gmlk_chunk_end_sleep(&a->chunks, slot);
     chunk->handle = handle;
+    a->chunks.backed_count++;
+  } else if (chunk->is_quarantined) {
+    chunk->is_quarantined = 0;
+    a->chunks.quarantined_count--;
     a->chunks.backed_count++;
   }
   if (a->is_bare || chunk->is_home) return GMLAKE_OK;
@@ -6853,45 +6852,22 @@ static void gmlk_open_beside(const gmlake *l, const gmlk_arena *a, const gmlk_bl
   *out_after = end - gmlk_block_end(b);
 }
 
-/* The slot behind the last quarantined one of a range; the range's first if none is quarantined. */
-static uint32_t gmlk_behind_quarantined(const gmlk_arena *a, uint32_t slot, uint32_t count) {
-  uint32_t i;
-  for (i = count; a->chunks.quarantined_count && i-- > 0;)
-    if (gmlk_chunk_is_quarantined(&a->chunks, slot + i)) return slot + i + 1;
-  return slot;
-}
-
 /* The chunks to add to a run of `have` grains to make `grains`: at least one, since BestFit, which
    looks at few runs for aligned requests, may have missed a run that is long enough. */
 static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32_t have) {
   return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
 }
 
-/* Where so many slots without a quarantined one begin, at `slot` or behind it; GMLK_NOWHERE: there
-   is no room. pre: `slot` lies behind all chunks in use. */
-static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
-  for (;;) {
-    uint32_t next;
-    if (slot >= a->area.limit || count > a->area.limit - slot)
-      return gmlk_area_next(&a->area, count);
-    next = gmlk_behind_quarantined(a, slot, count);
-    if (next == slot) return slot;
-    slot = next;
-  }
-}
-
 /* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
    ends where they begin counts. *out_need is their number; 0: there is no room. */
 static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
                                    uint32_t grains, uint32_t align, uint32_t *out_need) {
-  uint32_t tail, none, slot;
+  uint32_t tail, none, slot = a->slot_count;
   gmlk_open_beside(l, a, &a->tail, by, align, &tail, &none);
   *out_need = gmlk_chunks_missing(a, grains, tail);
-  slot = gmlk_slots_behind(a, a->slot_count, *out_need);
-  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* the free tail is not next to it */
-    *out_need = gmlk_chunks_for(a, grains);
-    slot = gmlk_slots_behind(a, slot, *out_need);
-  }
+  if (*out_need <= a->area.limit - gmlk_min(slot, a->area.limit)) return slot;
+  *out_need = gmlk_chunks_for(a, grains); /* the free tail is not next to it */
+  slot = gmlk_area_next(&a->area, *out_need);
   if (slot == GMLK_NOWHERE) *out_need = 0;
   return slot;
 }
@@ -6916,7 +6892,6 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
     if (best && (need > best || (need == best && slot < first))) continue;
-    if (gmlk_behind_quarantined(a, first, need) != first) continue;
     best = need;
     slot = first;
     if (need == 1) break; /* fewer is not possible */
@@ -6933,10 +6908,9 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   uint32_t slot;
   for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b), 0))
     for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
-      if (!gmlk_chunk_is_quarantined(&a->chunks, slot) && list.count < count)
-        gmlk_slots_add(&list, slot);
+      if (list.count < count) gmlk_slots_add(&list, slot);
   for (slot = a->slot_count; slot < a->area.limit && list.count < count; slot++)
-    if (!gmlk_chunk_is_quarantined(&a->chunks, slot)) gmlk_slots_add(&list, slot);
+    gmlk_slots_add(&list, slot);
   slot = gmlk_area_next(&a->area, count - list.count);
   while (list.count < count && slot != GMLK_NOWHERE) gmlk_slots_add(&list, slot++);
   return list.count == count ? list : gmlk_slots_in(a->scratch);
@@ -6978,7 +6952,7 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
   (void)gmlk_batch_begin(l, batch, GMLK_UNLOCKED);
   batch->imports = imports;
   result = gmlk_chunks_make(batch, a, slots);
-  for (i = slots->count; result && i--;) /* undoes it in reverse; what cannot be undone stays */
+  for (i = slots->count; result && batch->is_relaxed && i--;) /* undoes it in reverse */
     if (a->chunks.items[slots->items[i]].handle && !gmlk_chunk_return(batch, a, slots->items[i]))
       gmlk_chunk_quarantine(&a->chunks, slots->items[i]);
   result = gmlk_batch_end(l, batch);
@@ -7062,7 +7036,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
 /* Creates chunks in the slots, if limits and the device allow it. Of a question it says whether. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
-  const size_t bytes = slots->count * a->chunk_bytes;
+  const size_t bytes = slots->count * a->chunk_bytes, held = l->stats.reserved_bytes;
   gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, bytes);
   if (l->foretold) {
@@ -7072,14 +7046,14 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
   if (!result) result = gmlk_slots_fill(l, a, slots, NULL, &batch);
   if (result) return result;
-  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0, bytes,
-            batch.ns, "the lake created chunks");
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0,
+            l->stats.reserved_bytes - held, batch.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
 
 /* Reserves host memory to list and enter so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
-  size_t slots = (size_t)(gmlk_max(a->slot_count, a->chunks.quarantined_end) + more);
+  size_t slots = (size_t)(a->slot_count + more);
   if (slots > a->area.limit) /* in another extent */
     slots = (size_t)gmlk_min(a->area.limit + 1 + more, a->area.most);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
@@ -7207,6 +7181,8 @@ static void gmlk_trim_commit(gmlk_arena *a, const gmlk_slots *slots) {
     a->chunks.items[slot].is_marked = 0;
     if (gmlk_chunk_is_backed(&a->chunks, slot)) /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
+    else if (a->chunks.items[slot].is_shared)
+      (void)gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_GONE);
     else
       gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
@@ -7305,12 +7281,13 @@ static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *release
   uint32_t slot;
   if (!all->quarantined_count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (slot = 0; slot < all->quarantined_end && batch.is_relaxed; slot++)
+  for (slot = 0; slot < all->capacity && batch.is_relaxed; slot++)
     if (all->items[slot].is_quarantined && !all->items[slot].map_count)
       (void)gmlk_chunk_return(&batch, a, slot);
   (void)gmlk_batch_end(l, &batch);
-  while (all->quarantined_end && !all->items[all->quarantined_end - 1].is_quarantined)
-    all->quarantined_end--;
+  for (slot = 0; slot < a->slot_count; slot++)
+    if (a->firsts[slot]->state == GMLK_GONE && !all->items[slot].handle)
+      gmlk_arena_unback(a, a->firsts[slot]);
   *released +=
       gmlk_tell_held(l, held, batch.ns, "the lake returned quarantined chunks to the driver");
   return batch.result;
@@ -7440,7 +7417,7 @@ static void gmlk_tidy(gmlake *l) {
   size_t rows = index->row_count;
   gmlk_arena *a;
   GMLK_FOR_ARENAS(l, a) {
-    const size_t slots = gmlk_max(a->slot_count, a->chunks.quarantined_end);
+    const size_t slots = a->chunks.quarantined_count ? a->slot_capacity : a->slot_count;
     if (a->scratch_slots > 4 * slots + 128) {
       gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
       a->scratch = NULL;
@@ -7966,8 +7943,7 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
   if (a->limit_bytes)
     bytes = gmlk_min(bytes,
                      gmlk_room(a->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes));
-  return gmlk_min(slots - gmlk_min(slots, (a->chunks.backed_count + a->chunks.quarantined_count)),
-                  bytes / a->chunk_bytes);
+  return gmlk_min(slots - gmlk_min(slots, a->chunks.backed_count), bytes / a->chunk_bytes);
 }
 
 /* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
@@ -8253,7 +8229,7 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
     is_served &= count <= chunks;
   }
-  if (!is_served && may_grow && !a->chunks.quarantined_count)
+  if (!is_served && may_grow)
     is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
   l->foretold->answer.new_bytes = count * a->chunk_bytes;
   if (is_served) *out_block = &a->tail;
@@ -8303,9 +8279,7 @@ static void gmlk_oom_write(const gmlk_request *r, gmlake_error_info *info) {
   } else if (area->is_full) {
     why = "the driver has no addresses for more: destroy pools or buffers, free blocks, or ";
   } else if (gmlk_area_next(area, 1) == GMLK_NOWHERE &&
-             r->arena->chunks.backed_count + r->arena->chunks.quarantined_count +
-                     gmlk_chunks_for(r->arena, r->grains) >
-                 area->limit) {
+             r->arena->chunks.backed_count + gmlk_chunks_for(r->arena, r->grains) > area->limit) {
     why = "arena_bytes has no room for more: free blocks, or ";
     advice = "set it higher";
   }
@@ -8328,7 +8302,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   for (b = a->head.next; b != &a->tail; b = b->next) {
     const int is_open = gmlk_is_open(b, r->requester.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_block(b)->state == GMLK_PENDING;
-    const int is_memory = b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
+    const int is_memory = b->state < GMLK_UNBACKED;
     const size_t bytes = is_memory ? gmlk_to_bytes(b->grains) : 0;
     run = is_open ? run + bytes : 0;
     info.largest_bytes = gmlk_max(info.largest_bytes, run);
@@ -8544,7 +8518,7 @@ static gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address, gmlake_buffer
     if (!e || address - e->base >= gmlk_to_bytes(a->tail.at)) continue;
     b = gmlk_locate(a, (uint32_t)((address - e->base) / GMLK_GRAIN));
     if (b->state == GMLK_PIECE) return &b->as.window->self;
-    return b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
+    return b->state >= GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
   }
   return NULL;
 }
@@ -8762,8 +8736,7 @@ static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, u
 
 /* Whether a block's contents are kept: it has an owner, or captures know it. */
 static int gmlk_is_kept(const gmlk_block *b) {
-  return b->state != GMLK_UNBACKED && b->state != GMLK_EDGE &&
-         (b->state != GMLK_FREE || b->stream == GMLK_GRAPH_OWNED);
+  return b->state < GMLK_UNBACKED && (b->state != GMLK_FREE || b->stream == GMLK_GRAPH_OWNED);
 }
 
 /* Lists what an arena is to keep. Returns its bytes. */
@@ -9272,13 +9245,10 @@ static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
 static void gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
   gmlake_pool **link = &l->released_pools;
   gmlk_arena *a = &pool->arena;
-  uint32_t slot;
-  for (slot = 0; slot < a->chunks.capacity; slot++) {
-    gmlk_chunk_end_sleep(&a->chunks, slot);
-    if (a->chunks.items[slot].handle) gmlk_chunk_quarantine(&a->chunks, slot);
-  }
+  a->sleep = GMLK_ASLEEP; /* all that it holds counts as quarantined, */
+  a->chunks.asleep_count = 0;
   if (l->arenas[a->number] == a) l->arenas[a->number] = NULL; /* it was opened to its end */
-  memset(&a->mapped, 0, sizeof(a->mapped));                   /* the chunks alone count */
+  memset(&a->mapped, 0, sizeof(a->mapped));                   /* and the chunks alone */
   gmlk_copies_drop(l, a);
   pool->lake = NULL;
   pool->next_released = l->released_pools; /* so its chunks count, before the driver is called */
@@ -10225,7 +10195,7 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
     if (!result) result = gmlk_alias_unmap(batch, a, x);
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
-    if (!a->chunks.items[i].is_home || gmlk_chunk_is_quarantined(&a->chunks, i)) continue;
+    if (!a->chunks.items[i].is_home || a->chunks.items[i].is_quarantined) continue;
     result = gmlk_copies_out(batch, a, gmlk_slot_home(a, i), a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(batch, a, i)) result = batch->result;
   }
@@ -10509,10 +10479,7 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &l->foretold->headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
-  range = home->chunks.quarantined_count
-              ? gmlk_range_first(l, home, requester, GMLK_GRAINS_MAX, 1).grains
-              : gmlk_range_grown(l, home, requester, 1, chunks);
-  range = gmlk_min(range, limit);
+  range = gmlk_min(gmlk_range_grown(l, home, requester, 1, chunks), limit);
   window = gmlk_min(window, limit);
   if (home->window_space.holes && window > range)
     slots = gmlk_addresses_most(l, &home->window_space);
@@ -10923,19 +10890,19 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   const gmlk_block *b;
   gmlake_map_entry e;
   uint32_t slot;
-  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.quarantined_end); slot++) {
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!a->chunks.items[slot].handle) continue; /* behind the end it has no block either */
     b = a->firsts[slot];
     e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_slot_home(a, slot), a->chunk_bytes);
     e.handle = a->chunks.items[slot].handle;
-    if (gmlk_chunk_is_quarantined(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
+    if (a->chunks.items[slot].is_quarantined || a->sleep == GMLK_ASLEEP)
       e.state = GMLAKE_STATE_QUARANTINED;
     else if (a->is_bare && b->state == GMLK_FREE)
       gmlk_show_tag(l, b->stream, b->u.epoch, &e);
     gmlk_map_add(map, &e);
   }
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
-    if (b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED || b->state == GMLK_EDGE) continue;
+    if (b->state >= GMLK_UNBACKED || b->state == GMLK_COMMITTED) continue;
     e = gmlk_show_block(l, b);
     gmlk_map_add(map, &e);
   }
@@ -14768,7 +14735,8 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     c->listed--;
     return;
   default:
-    gmlk_expect(c, b->state == GMLK_EDGE, "A1: a block is in a state that does not last");
+    gmlk_expect(c, b->state == GMLK_EDGE || b->state == GMLK_GONE,
+                "A1: a block is in a state that does not last");
   }
 }
 
@@ -14783,7 +14751,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   for (slot = 0; slot < all->capacity; slot++) {
     const gmlk_chunk *chunk = &all->items[slot];
     const gmlk_block *b = slot < a->slot_count ? a->firsts[slot] : &a->tail;
-    const int is_backed = b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
+    const int is_backed = b->state < GMLK_UNBACKED;
     const int is_lost = chunk->is_quarantined, is_held = chunk->handle && !is_lost;
     gmlk_expect(c, (is_held || chunk->is_asleep) == is_backed, "A5: a handle and a state differ");
     gmlk_expect(c, sleeps || !chunk->is_asleep, "E2: a chunk of an awake arena is asleep");
@@ -14791,7 +14759,6 @@ static void gmlk_check_chunks(gmlk_checker *c) {
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
     gmlk_expect(c, !chunk->is_shared || b->state != GMLK_FREE, "P5: what others know is free");
-    gmlk_expect(c, !is_lost || slot < all->quarantined_end, "P1: a quarantined slot is not found");
     backed -= (size_t)is_held;
     quarantined -= (size_t)is_lost;
     asleep -= chunk->is_asleep;

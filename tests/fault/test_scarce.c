@@ -33,9 +33,9 @@ typedef struct scene {
   "+z.3=10@n -z.3@n +a-j=1@A -bd@A a:s +w=2@A pieces:w=2 -w@A a:r"
 
 static const scene scenes[] = {
-    /* New chunks behind a slot that is given up. */
+    /* New chunks, and one that the driver did not take. */
     {"growth",
-     "{granule:16 cap:64} " USED_BY_BOTH GIVEN_UP "+x=2@A -x@A fail:unmap=1R T:0!R quarantined=1",
+     "{granule:16 cap:64} " USED_BY_BOTH "+x=20@A -x@A fail:release=1R T:0!R quarantined=1",
      "+p=4@A/s", NULL, 0, MOST, 1, 0},
     /* While the planner asks for memory in vain, another thread takes a record. */
     {"borrowing",

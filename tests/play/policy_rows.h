@@ -118,9 +118,9 @@ static const row policy_rows[] = {
      "{granule:16 cap:12 policy:1} " LAY6
      "-bde T:0 released=3 plan:4,G2 +x=2 at:x=d plan:4,G1 +y=1 at:y=b -x T:0 released=2 "
      "plan:4,G3 mark +z=3 at:z=f+1 state=4"},
-    {"growth_around_quarantined_slots", TOGETHER,
+    {"growth_into_quarantined_slots", TOGETHER,
      "{granule:16 cap:8 policy:1} plan:4,G1 +x=1 plan:4,G2 fail:access=1R fail:unmap=2R +y=2!R "
-     "quarantined=1 plan:4,G2 mark +y=2 at:y=x+2 state=4"},
+     "quarantined=1 plan:4,G2 mark +y=2 at:y=x+1 state=4 quarantined=0"},
 
     /* ---- States 0 and 5 ---- */
 

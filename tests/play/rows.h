@@ -333,7 +333,7 @@ static const row rows[] = {
      "{granule:16 cap:16 keep:5-1b} +z.3=4@n -z.3@n Q allocatable=11"},
     {"budget_knows_what_is_quarantined", TOGETHER,
      "{granule:16 cap:16 arena:4} fail:access=1R fail:unmap=1R +*=1!R quarantined=1 Q "
-     "allocatable=3 +z.3=3 -z.3 reserved=4"},
+     "allocatable=4 +z=4 -z reserved=4 quarantined=0"},
     /* Half of each chunk is free: a window takes one end of a chunk, and another one's beginning.
        */
     {"the_budget_counts_no_holes_that_cannot_be_joined", TOGETHER,
@@ -423,7 +423,11 @@ static const row rows[] = {
      "{granule:16 cap:8} +a-h=1 -ac fail:reserve=1G +*=2!G destroy!G"},
     {"a_handle_that_stays_is_quarantined", TOGETHER,
      "{granule:16 cap:8} +a=2 -a fail:release=1R T:0!R quarantined=1 reserved=1 driver-bytes=1 "
-     "+a=6 -a fail:release=1R T:999!R quarantined=1 T:999 released=1 quarantined=0 reserved=6"},
+     "fail:release=1R T:999!R quarantined=1 T:999 released=1 quarantined=0 reserved=0"},
+    /* The memory is there: it need not be created. */
+    {"what_is_quarantined_serves_again", TOGETHER,
+     "{granule:16 cap:8} +a=2 -a fail:release=1R T:0!R quarantined=1 +a=6 quarantined=0 reserved=6 "
+     "driver-bytes=6"},
     /* Trims offer it again. */
     {"a_dead_pool_goes_when_the_driver_takes_it", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=1/0 -z.3 fail:unmap=1R* D0 quarantined=1 T:999!R released=0 "

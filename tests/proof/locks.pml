@@ -248,7 +248,7 @@ grow:
     HOLDS_BOTH;
     i = 0;
     do
-    :: i < SLOTS && (state[i] != UNBACKED || is_quarantined[i]) -> i++
+    :: i < SLOTS && state[i] != UNBACKED -> i++
     :: else -> break
     od;
     if
@@ -258,9 +258,11 @@ grow:
   }
   unlock_state();
   atomic {
-    call_driver(); /* create */
-    assert(!is_backed[i] && state[i] == UNBACKED);
-    is_backed[i] = ok
+    assert(state[i] == UNBACKED && is_backed[i] == is_quarantined[i]);
+    if
+    :: is_quarantined[i] -> ok = true; is_quarantined[i] = false /* it serves again */
+    :: else -> call_driver(); is_backed[i] = ok /* create */
+    fi
   }
   if
   :: ok ->

