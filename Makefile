@@ -25,7 +25,7 @@
 #                of some, or further options of tests/tools/planted.py, in PLANTED
 # make proof     what machines prove of the headers' real source, within the bounds that SOUNDNESS.md
 #                tells: at most 20 minutes; names of some of it in PROOF
-# make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
+# make coverage  lines and branches of the headers that the tests reach: minutes
 # make install   copies the headers, and files for pkg-config and find_package, below DESTDIR PREFIX
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
 # make dist      writes a release of the commit: an archive, the headers, SHA256SUMS into build/dist
@@ -158,20 +158,16 @@ MUTANTS ?= 500
 SEED ?= 1
 JOBS ?= 2
 mutate: deps-mutate
-	$(SUBMAKE) $(FAKE)
 	@python3 -B tests/tools/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
 
 proof: deps-proof
 	@python3 -B tests/proof/proof.py $(PROOF)
 
 planted: deps-mutate
-	$(SUBMAKE) $(FAKE)
 	@python3 -B tests/tools/planted.py --jobs $(JOBS) $(PLANTED)
 
 coverage: deps-mutate
-	$(SUBMAKE) $(FAKE)
-	@python3 -B tests/tools/coverage.py
-	@python3 -B tests/tools/mcdc.py
+	@python3 -B tests/tools/coverage.py --jobs $(JOBS)
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/gpu_play $(BUILD)/lend_cuda \

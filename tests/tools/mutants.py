@@ -160,28 +160,6 @@ class Finder:
         return kind == "swap" and all(re.search(r"\w*(_free|_FREE)\(", half) for half in
                                       before.split(";", 1))
 
-    def opening(self):
-        """Edits by which private functions are seen by other files."""
-        edits, depth = [], 0
-        for i, token in enumerate(self.tokens):
-            if token.kind == "sign" and token.text in "{}":
-                begin = i if token.text == "{" else self.pairs.get(i, i)
-                is_linkage = self.tokens[begin - 1].kind == "string" or i not in self.pairs
-                depth += 0 if is_linkage else {"{": 1, "}": -1}[token.text]
-            elif token.text in ("static", "inline") and depth == 0:
-                end = i
-                while self.tokens[end].text not in ("(", "=", ";", "{"):
-                    end += 1
-                if self.tokens[end].text == "(":
-                    edits.append((token.start, token.end, ""))
-        return edits
-
-    def declarations(self, text):
-        """The header with declarations only, private functions' too."""
-        bodies = [(self.tokens[f.first].start, self.tokens[f.last].end, ";")
-                  for f in functions(self.tokens, self.pairs) if f.name]
-        return self.apply(sorted(self.opening() + bodies), text)
-
     def apply(self, edits, text=None):
         text = self.text if text is None else text
         for start, end, replacement in reversed(edits):
@@ -393,15 +371,6 @@ class Header:
             self.text = stream.read()
         self.finder = Finder(name, UNITS[name])
         self.mutants = self.finder.find()
-        self.opening = self.finder.opening()
 
     def with_mutant(self, mutant):
         return self.finder.apply(mutant.edits, self.text)
-
-    def opened(self, mutant=None):
-        """With the mutant, if any, and all private functions to be linked with."""
-        edits = list(mutant.edits) if mutant else []
-        return self.finder.apply(sorted(edits + self.opening), self.text)
-
-    def declarations(self):
-        return self.finder.declarations(self.text)

@@ -3,30 +3,25 @@ the test programs, those first that most often notice for the time they take, un
 
     python3 -B tests/tools/mutate.py [--mutants 500] [--seed 1] [--jobs 2] [--dir build/mutate]
                                [--header NAME] [--section NAME,...] [--since COMMIT]
-                               [--quick] [--without PROGRAM,...] [--retry] [--summary]
+                               [--with PROGRAM,...] [--without PROGRAM,...] [--retry]
 
-A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
-program is left out for a line that it never reaches. Where a function locks or has atomics,
-test_threads runs under the thread sanitizer, too, as the last one. A program that fails or crashes
-kills the mutant. So does one that hangs: one that twice takes several times the processor time that
-it takes without a defect ("time"), or twice takes none at all for a minute ("stands still"). How
-busy the machine is does not count. The log, DIR/seed-N.tsv, has a line a mutant:
-what became of it, by which program, after how many seconds, where, which kind, before, after. A
-sample that was interrupted goes on where it was; --retry runs the survivors again, after tests were
-added. --since takes mutants only of lines that are not as they were in a commit. --quick leaves the
-programs out that take long, but where few others reach the line; --retry then runs those too.
---without leaves programs out altogether: they are not measured either, which takes minutes. The
-tests and headers are copied first, so that they may be edited meanwhile; headers that have changed
-need another DIR.
+A seeded sample of all mutants, defects that a compiler cannot tell from the original left out.
+Where a function locks or has atomics, test_threads runs under the thread sanitizer, too, as the
+last one. A program that fails or crashes kills the mutant. So does one that hangs: one that twice
+takes several times the processor time that it takes without a defect ("time"), or twice takes none
+at all for a minute ("stands still"). How busy the machine is does not count. The log,
+DIR/seed-N.tsv, has a line a mutant: what became of it, by which program, after how many seconds,
+where, which kind, before, after. A sample that was interrupted goes on where it was; --retry runs
+the survivors again, after tests were added. --since takes mutants only of lines that are not as
+they were in a commit. --with runs those programs alone, --without all but those. The sources are
+copied first, so that they may be edited meanwhile; headers that have changed need another DIR.
 """
 import argparse
 import collections
+import concurrent.futures
 import glob
 import hashlib
-import json
-import multiprocessing
 import os
-import queue
 import random
 import re
 import resource
@@ -37,55 +32,26 @@ import sys
 import threading
 import time
 
-import coverage
 import mutants
 from progress import Progress
 
-HEADERS = coverage.HEADERS
+HEADERS = ("gmlake.h", "gmlake_bfc.h", "gmlake_offload.h", "gmlake_turnip.h")
 OUTPUT_MAX = 1 << 24
 FIELDS = ("result", "killer", "seconds", "place", "section", "kind", "before", "after", "number")
-# What a program may define and yet be linked with an implementation compiled once for all.
-PLAIN = {"gmlake.h": {"GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK"},
-         "gmlake_bfc.h": {"GMLAKE_BFC_IMPLEMENTATION"},
-         "gmlake_offload.h": {"GMLAKE_OFFLOAD_IMPLEMENTATION", "GMLAKE_OFFLOAD_BACKEND_MOCK"},
-         "gmlake_turnip.h": {"GMLAKE_TURNIP_IMPLEMENTATION"}}
-CHEAP_SECONDS = 1.0  # programs that run longer are compiled with optimization,
-LONG_SECONDS = 3.0  # and those with --quick left out
-SANITIZED = ["-O1", "-g", "-fsanitize=thread"]
-SANITIZED_SECONDS = 120
+SANITIZED, SANITIZED_SECONDS = "test_threads.tsan", 120
 STILL_SECONDS = 60  # a program that takes no processor time for so long stands still
+FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",
+        "FAKE_CUDA_SEED": "1"}
 
 
-def unit_of(header, defines):
-    return "".join(f"#define {d}\n" for d in defines) + f'#include "{header}"\n'
-
-
-def digest(paths):
-    total = hashlib.sha256()
-    for path in sorted(paths):
-        with open(path, "rb") as stream:
-            total.update(path.encode() + b"\0" + hashlib.sha256(stream.read()).digest())
-    return total.hexdigest()[:16]
-
-
-def sources():
-    found = glob.glob("*.h")
-    for top in ("tests", "bench", "examples"):
-        for directory, _, names in os.walk(top):
-            found += [f"{directory}/{n}" for n in names if n.endswith((".c", ".h")) or
-                      "corpus" in directory]
-    return found
-
-
-def compile_quietly(command, cwd=None):
-    return subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL).returncode == 0
-
-
-def processor_seconds():
-    """What the children that have ended took."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def programs():
+    """{name: what it is called with}: the tests, the targets on their corpus, those of a GPU over
+    the driver without a device."""
+    found = {os.path.basename(s)[:-2]: [] for s in sorted(glob.glob("tests/*/test_*.c"))}
+    for source in sorted(glob.glob("tests/fuzz/fuzz_*.c")):
+        name = os.path.basename(source)[:-2]
+        found["fuzz/" + name] = sorted(glob.glob(f"tests/fuzz/corpus/{name}/*"))
+    return {**found, "gpu_play": [], "gpu_test": []}
 
 
 def session_ticks(session):
@@ -172,182 +138,83 @@ class Watched:
         return f"signal {-self.status}" if self.status < 0 else f"status {self.status}"
 
 
-def defined_before(program, header, tree):
-    """What a program and its own headers define before the header is included; None: unknown."""
-    with open(f"{tree}/{program.sources[0]}") as stream:
-        before = re.split(f'"(?:{header}|fixture.h)"', stream.read())[0].rsplit("#", 1)[0]
-    command = ["cc", "-E", "-dD", *coverage.INCLUDES, "-I" + os.path.dirname(program.sources[0]),
-               "-x", "c", "-"]
-    done = subprocess.run(command, cwd=tree, input=before, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True)
-    if done.returncode:
-        return None
-    names, is_own = set(), False
-    for line in done.stdout.split("\n"):
-        marker = re.match(r'# \d+ "([^"]*)"', line)
-        if marker:
-            is_own = not marker.group(1).startswith(("/", "<built-in>", "<command-line>"))
-        elif is_own:
-            names.update(re.findall(r"^#define (\w+)", line))
-    return names
+class Tree:
+    """A copy of the sources. One defect at a time is planted there, make builds a program, and it
+    is tried."""
 
+    def __init__(self, directory):
+        self.root = os.path.abspath(directory)
+        self.programs = programs()
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(".", self.root, ignore=shutil.ignore_patterns(".git", "build*"))
+        self.original = {}  # header: its object
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith(("MAKE", "MFLAGS"))}
 
-def build_unit(text, header, directory, output):
-    """The implementation with all its functions to be linked with; the mock alone."""
-    with open(f"{directory}/{header}", "w") as stream:
-        stream.write(text)
-    with open(f"{directory}/unit.c", "w") as stream:
-        stream.write(unit_of(header, [d for d in mutants.UNITS[header] if "CUDA" not in d]))
-    return compile_quietly(["cc", "-std=c99", "-w", "-O0", "-I..", "-c", "unit.c", "-o",
-                            os.path.abspath(output)], directory)
+    def make(self, *targets):
+        """None: they are built; else why not."""
+        done = subprocess.run([os.environ.get("MAKE", "make"), "-s", "FAST=-O0", "BUILD=build",
+                               "WARNINGS=-w", *(f"build/{target}" for target in targets)],
+                              cwd=self.root, env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        return done.stderr or "make fails" if done.returncode else None
 
+    def write(self, header, text):
+        with open(f"{self.root}/{header}", "w") as stream:
+            stream.write(text)
 
-def linked(program, *objects):
-    """How a program is linked with an implementation compiled for all programs."""
-    return ["cc", "-w", "-std=c99", *coverage.INCLUDES, *objects, *program.sources[1:], "-o",
-            program.path, *coverage.LIBS]
+    def verdict_of(self, name, cpu_seconds):
+        """How the program fails, or None; one that was stopped runs again with twice the limit."""
+        arguments = self.programs.get(name, [])
+        fake = FAKE if name.startswith("gpu_") else {}
+        for limit in (cpu_seconds, 2 * cpu_seconds):
+            run = Watched([f"build/{name}", *arguments], {**self.environment, **fake}, self.root,
+                          limit, name.endswith(".tsan"))
+            if not run.stopped:
+                break
+        return run.verdict()
+
+    def object_of(self, header):
+        target = header[:-2] + ".o"
+        if self.make(target):
+            return None
+        with open(f"{self.root}/build/{target}", "rb") as stream:
+            return stream.read()
+
+    def compare(self, header):
+        """What a compiler says of the header that is planted, or None: it is another program."""
+        made = self.object_of(header)
+        if made is None:
+            return "invalid", "compiler"
+        return ("equivalent", "compiler") if made == self.original[header] else None
 
 
 class Suite:
-    """The programs as they are without a defect: what they reach and how long they take."""
+    """The programs as they are without a defect: which have a header, how long they take."""
 
-    def __init__(self, directory, headers, without, jobs):
-        self.headers = headers
-        self.tree = directory + "/tree"
-        self.programs = [p for p in coverage.programs() if p.name not in without]
-        self.directory = directory
-        self.copy_tree(digest(sources()))
-        self.units = {}
-        for header in HEADERS:
-            self.write_public(header)
-            self.units[header] = self.open_unit(header)
-        self.facts = self.all_facts(jobs)
-        self.lines = {}  # header: (lines with code, {program: lines that it reaches})
-        for header in HEADERS:
-            of = {name: fact["lines"][header] for name, fact in self.facts.items()}
-            self.lines[header] = (set().union(*(lines["known"] for lines in of.values())),
-                                  {name: set(lines["reached"]) for name, lines in of.items()})
-
-    def copy_tree(self, stamp):
-        """Headers, tests and the fake driver, as they are now."""
-        if os.path.exists(f"{self.tree}/{stamp}"):
-            return
-        shutil.rmtree(self.tree, ignore_errors=True)
-        os.makedirs(self.tree + "/build")
-        for header in glob.glob("*.h"):
-            shutil.copy(header, self.tree)
-        shutil.copytree("examples", self.tree + "/examples")
-        shutil.copytree("tests", self.tree + "/tests", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree("bench", self.tree + "/bench", ignore=shutil.ignore_patterns("plots"))
-        shutil.copytree("build/fake", self.tree + "/build/fake")
-        open(f"{self.tree}/{stamp}", "w").close()
-
-    def write_public(self, header):
-        """Headers without bodies, beside the others as they are."""
-        public = f"{self.tree}/build/public-{header}"
-        os.makedirs(public, exist_ok=True)
-        for other in HEADERS:
-            shutil.copy(f"{self.tree}/{other}", public)
-        with open(f"{public}/{header}", "w") as stream:
-            stream.write(self.headers[header].declarations())
-
-    def open_unit(self, header):
-        """The implementation without a defect, as one with a defect is linked."""
-        unit = os.path.abspath(f"{self.tree}/build/unit-{header}.o")
-        if not build_unit(self.headers[header].opened(), header, f"{self.tree}/build", unit):
-            sys.exit(f"{header} cannot be built")
-        return unit
-
-    def all_facts(self, jobs):
-        """{program: its facts}, each measured in a process, so that its children's time is its."""
-        global measured
-        measured = self
-        with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
-            found = pool.map(measure_one, range(len(self.programs)), chunksize=1)
-        return {p.name: fact for p, fact in zip(self.programs, found)}
-
-    def facts_of(self, program):
-        """Processor seconds of build and run, lines that it reaches, objects by header."""
-        shared = [s for s in sources() if s.endswith(".h")]
-        stamp = digest(shared + program.sources)
-        path = f"{self.directory}/facts-{program.name}-{stamp}.json"
-        if os.path.exists(path):
-            with open(path) as stream:
-                return json.load(stream)
-        print(f"measuring {program.name}", file=sys.stderr)
-        fact = self.measure(program)
-        fact["links"] = {h: self.link_object(program, h, stamp, fact) for h in HEADERS}
-        with open(path + ".new", "w") as stream:
-            json.dump(fact, stream)
-        os.rename(path + ".new", path)
-        return fact
-
-    def measure(self, program):
-        reached, status = coverage.measure(program, f"{self.tree}/build/coverage-{program.name}")
-        lines = {}
-        for header in HEADERS:
-            counts = coverage.Counts()
-            counts.add(reached[header])
-            lines[header] = {"known": sorted(counts.lines),
-                             "reached": sorted(n for n, c in counts.lines.items() if c)}
-        fact = {"lines": lines}
-        for level in ("-O0", "-O1"):
-            start = processor_seconds()
-            if not compile_quietly(program.compile([level]), self.tree):
-                sys.exit(f"{program.name} cannot be built")
-            build = processor_seconds() - start
-            start = processor_seconds()
-            run = Watched(program.command, program.run_environment(), self.tree, 600)
-            if run.status or status:
-                sys.exit(f"{program.name} fails without a defect: {run.verdict()}")
-            fact.update(build=build, run=processor_seconds() - start, level=level)
-            if fact["run"] < CHEAP_SECONDS:
-                break
-        return fact
-
-    def link_object(self, program, header, stamp, fact):
-        """The program's object where an implementation compiled for all programs serves it."""
-        output = os.path.abspath(f"{self.directory}/{program.name}-{stamp}-{header}.o")
-        if not fact["lines"][header]["reached"]:
-            return None
-        defined = defined_before(program, header, self.tree)
-        if defined is None or not defined - {"_GNU_SOURCE"} <= set.union(*PLAIN.values()):
-            return None  # it replaces what the implementation calls, or configures it
-        command = ["cc", "-std=c99", "-w", "-O1", "-Werror=implicit-function-declaration",
-                   f"-Ibuild/public-{header}", *coverage.INCLUDES[1:], "-c", program.sources[0],
-                   "-o", output]
-        if not compile_quietly(command, self.tree) or not compile_quietly(
-                linked(program, output, self.units[header]), self.tree):
-            return None
-        start = processor_seconds()
-        limit = int(60 + 20 * fact["run"])
-        run = Watched(program.command, program.run_environment(), self.tree, limit)
-        fact["run"] = max(fact["run"], processor_seconds() - start)
-        return None if run.verdict() else output  # without a defect it must not fail
-
-    def reaches(self, program, mutant):
-        known, reached = self.lines[mutant.header]
-        if mutant.line in known:
-            return mutant.line in reached[program.name]
-        # In the midst of a statement, or in a table: what is around it, if anything is.
-        around = set(range(mutant.line - 40, mutant.line + 40))
-        return not (known & around) or not reached[program.name].isdisjoint(around)
-
-
-def measure_one(number):
-    """In a child of fork, which has the suite."""
-    try:
-        return measured.facts_of(measured.programs[number])
-    except SystemExit as told:  # the pool would wait for ever
-        raise RuntimeError(str(told)) from None
+    def __init__(self, tree, chosen):
+        self.seconds, self.of = {}, {header: [] for header in HEADERS}
+        for name in chosen:
+            told = tree.make(name)
+            if told:
+                sys.exit(f"{name} cannot be built: {told}")
+            begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+            verdict = tree.verdict_of(name, 600)
+            if verdict:
+                sys.exit(f"{name} fails without a defect: {verdict}")
+            took = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.seconds[name] = (took.ru_utime + took.ru_stime - begun.ru_utime - begun.ru_stime)
+            with open(f"{tree.root}/build/{name}.d") as stream:
+                names = set(re.findall(r"gmlake\w*\.h", stream.read()))
+            for header in names & set(HEADERS):
+                self.of[header].append(name)
 
 
 class History:
     """How often each program killed, by section."""
 
     def __init__(self):
-        self.tried = collections.Counter()
-        self.killed = collections.Counter()
+        self.tried, self.killed = collections.Counter(), collections.Counter()
 
     def note(self, section, program, is_killed):
         for key in ((section, program), program):
@@ -360,175 +227,55 @@ class History:
         return (self.killed[key] + 2 * overall) / (self.tried[key] + 2)
 
 
-class Worker:
-    """A directory with a tree where one mutant at a time is built and tried."""
+def climb(tree, suite, history, mutant):
+    """(result, killer) of what is planted in the tree."""
+    def worth(name):
+        return history.rate(mutant.section, name) / (2 + suite.seconds[name])
 
-    def __init__(self, suite, history, directory, is_quick):
-        self.suite, self.history, self.root = suite, history, os.path.abspath(directory)
-        self.is_quick = is_quick
-        shutil.rmtree(self.root, ignore_errors=True)
-        os.makedirs(self.root)
-        tree = os.path.abspath(suite.tree)
-        for name in ("bench", "examples", "tests"):
-            os.symlink(f"{tree}/{name}", f"{self.root}/{name}")
-        for header in glob.glob(f"{tree}/*.h"):
-            shutil.copy(header, self.root)
-        for header, defines in mutants.UNITS.items():
-            with open(f"{self.root}/unit-{header}.c", "w") as stream:
-                stream.write(unit_of(header, defines))
-        self.originals = {}
-        for header in HEADERS:
-            self.originals[header] = self.object_of(header)
-
-    def restore(self, header):
-        shutil.copy(f"{self.suite.tree}/{header}", self.root)
-
-    def object_of(self, header):
-        output = f"{self.root}/unit.o"
-        command = ["cc", "-std=c99", "-w", "-O2", "-I.", "-Itests/cuda_stub", "-c",
-                   f"unit-{header}.c", "-o", output]
-        if not compile_quietly(command, self.root):
-            return None
-        with open(output, "rb") as stream:
-            return stream.read()
-
-    def ladder(self, mutant):
-        programs = [p for p in self.suite.programs if self.suite.reaches(p, mutant)]
-        if self.is_quick and len(programs) > 4:
-            programs = [p for p in programs if self.suite.facts[p.name]["run"] < LONG_SECONDS]
-
-        def worth(program):
-            fact = self.suite.facts[program.name]
-            build = 0.1 if fact["links"][mutant.header] else fact["build"]
-            return self.history.rate(mutant.section, program.name) / (build + fact["run"])
-
-        return sorted(programs, key=worth, reverse=True)
-
-    def build(self, program, mutant):
-        """How the program is built: "linked", "compiled", or None where that fails."""
-        link = self.suite.facts[program.name]["links"][mutant.header]
-        if link:
-            unit = f"{self.root}/build/unit.o"
-            text = self.suite.headers[mutant.header].opened(mutant)
-            if not os.path.exists(unit) and not build_unit(text, mutant.header,
-                                                           f"{self.root}/build", unit):
-                return False
-            return compile_quietly(linked(program, link, unit), self.root)
-        level = self.suite.facts[program.name]["level"]
-        return compile_quietly(program.compile([level]), self.root)
-
-    def try_out(self, mutant):
-        """(result, killer)"""
-        build = f"{self.root}/build"
-        shutil.rmtree(build, ignore_errors=True)
-        os.makedirs(build)
-        os.symlink(os.path.abspath(self.suite.tree) + "/build/fake", build + "/fake")
-        with open(f"{self.root}/{mutant.header}", "w") as stream:
-            stream.write(self.suite.headers[mutant.header].with_mutant(mutant))
-        try:
-            return self.climb(mutant)
-        finally:
-            self.restore(mutant.header)
-
-    def climb(self, mutant):
-        start = time.monotonic()
-        is_compared = False
-        ladder = self.ladder(mutant)
-        for program in ladder:
-            run = self.suite.facts[program.name]["run"]
-            if not is_compared and time.monotonic() - start + run > 3:
-                is_compared = True
-                told = self.compare(mutant)
-                if told:
-                    return told
-            if not self.build(program, mutant):
-                return "invalid", "compiler"
-            verdict = self.run(program.command, program, int(5 + 5 * run))
-            self.history.note(mutant.section, program.name, verdict is not None)
-            if verdict:
-                return "killed", f"{program.name}: {verdict}"
-        if not is_compared:
-            told = self.compare(mutant)
+    is_compared, start = False, time.monotonic()
+    for name in sorted(suite.of[mutant.header], key=worth, reverse=True):
+        if not is_compared and time.monotonic() - start + suite.seconds[name] > 8:
+            is_compared = True
+            told = tree.compare(mutant.header)
             if told:
                 return told
-        if mutant.is_of_threads:
-            told = self.sanitize(mutant)
-            if told:
-                return told
-        return "survived", "" if ladder else "no program reaches it"
-
-    def run(self, command, program, cpu_seconds, is_sanitized=False):
-        """How the program fails, or None; one that was stopped runs again with twice the limit."""
-        for limit in (cpu_seconds, 2 * cpu_seconds):
-            run = Watched(command, program.run_environment(), self.root, limit, is_sanitized)
-            if not run.stopped:
-                break
-        return run.verdict()
-
-    def sanitize(self, mutant):
-        """The same of the threads' test under the sanitizer; None: it sees nothing."""
-        program = next(p for p in self.suite.programs if p.name == "test_threads")
-        if mutant.header != "gmlake.h":
-            return None
-        if not compile_quietly(program.compile(SANITIZED, "build/test_threads.tsan"), self.root):
+        if tree.make(name):
             return "invalid", "compiler"
-        verdict = self.run(["build/test_threads.tsan", *program.command[1:]], program,
-                           SANITIZED_SECONDS, is_sanitized=True)
-        return ("killed", f"test_threads.tsan: {verdict}") if verdict else None
-
-    def compare(self, mutant):
-        made = self.object_of(mutant.header)
-        if made is None:
-            return "invalid", "compiler"
-        if made == self.originals[mutant.header]:
-            return "equivalent", "compiler"
-        return None
-
-
-class Log:
-    """DIR/seed-N.tsv; the last line of a mutant counts."""
-
-    def __init__(self, path, stamp):
-        self.path, self.records, self.lock = path, {}, threading.Lock()
-        if os.path.exists(path):
-            with open(path) as stream:
-                lines = stream.read().split("\n")
-            if lines[0] != f"# headers {stamp}":
-                sys.exit(f"{path} is of other mutants: name another --dir, or remove it")
-            for line in lines[1:]:
-                values = line.split("\t")
-                if len(values) == len(FIELDS):
-                    record = dict(zip(FIELDS, values))
-                    self.records[record["place"].split(":")[0], int(record["number"])] = record
-        else:
-            with open(path, "w") as stream:
-                stream.write(f"# headers {stamp}\n")
-
-    def note(self, mutant, result, killer, seconds):
-        values = (result, killer, f"{seconds:.1f}", f"{mutant.header}:{mutant.line}",
-                  mutant.section, mutant.kind, mutant.before[:160], mutant.after[:160],
-                  str(mutant.number))
-        record = dict(zip(FIELDS, values))
-        with self.lock:
-            self.records[mutant.header, mutant.number] = record
-            with open(self.path, "a") as stream:
-                stream.write("\t".join(values) + "\n")
-            print(" ".join(values[:-1]), flush=True)
-        return record
+        verdict = tree.verdict_of(name, int(5 + 5 * suite.seconds[name]))
+        history.note(mutant.section, name, verdict is not None)
+        if verdict:
+            return "killed", f"{name}: {verdict}"
+    if not is_compared:
+        told = tree.compare(mutant.header)
+        if told:
+            return told
+    if mutant.is_of_threads and "test_threads" in suite.of[mutant.header]:
+        verdict = tree.make(SANITIZED) or tree.verdict_of(SANITIZED, SANITIZED_SECONDS)
+        if verdict:
+            return "killed", f"{SANITIZED}: {verdict}"
+    return "survived", ""
 
 
 class Sample:
-    """Works through the mutants in the order of the seed, until enough have been tried."""
+    """Works through the mutants in the order of the seed, until enough have been tried; notes each
+    in the log. The last line of a mutant counts there."""
 
-    def __init__(self, options, order, log):
-        self.options, self.order, self.log = options, order, log
-        self.lock = threading.Lock()
-        self.at = 0
-        self.valid = 0
+    def __init__(self, options, order, headers):
+        self.options, self.order, self.headers = options, order, headers
+        self.path = f"{options.dir}/seed-{options.seed}.tsv"
+        self.lock, self.records, self.at, self.valid = threading.Lock(), {}, 0, 0
         self.shown = Progress(options.mutants)
-
-    def key(self, mutant):
-        return mutant.header, mutant.number
+        stamp = hashlib.sha256("".join(h.text for h in headers.values()).encode()).hexdigest()[:16]
+        if not os.path.exists(self.path):
+            with open(self.path, "w") as stream:
+                stream.write(f"# headers {stamp}\n")
+        with open(self.path) as stream:
+            lines = stream.read().split("\n")
+        if lines[0] != f"# headers {stamp}":
+            sys.exit(f"{self.path} is of other mutants: name another --dir, or remove it")
+        for line in lines[1:-1]:
+            record = dict(zip(FIELDS, line.split("\t")))
+            self.records[record["place"].split(":")[0], int(record["number"])] = record
 
     def next(self):
         """The next mutant that is not in the log, or None at the end."""
@@ -536,7 +283,7 @@ class Sample:
             while self.at < len(self.order) and self.valid < self.options.mutants:
                 mutant = self.order[self.at]
                 self.at += 1
-                record = self.log.records.get(self.key(mutant))
+                record = self.records.get((mutant.header, mutant.number))
                 if record and not (self.options.retry and record["result"] == "survived"):
                     self.valid += record["result"] in ("killed", "survived")
                     continue
@@ -544,30 +291,32 @@ class Sample:
                 return mutant
             return None
 
-    def work(self, worker):
-        while True:
-            mutant = self.next()
-            if not mutant:
-                return
-            start = time.monotonic()
-            result, killer = worker.try_out(mutant)
-            self.log.note(mutant, result, killer, time.monotonic() - start)
-            self.shown.step(f"{mutant.header}:{mutant.line} {result}")
-            if result not in ("killed", "survived"):
-                with self.lock:
-                    self.valid -= 1
+    def note(self, mutant, result, killer, seconds):
+        values = (result, killer, f"{seconds:.1f}", f"{mutant.header}:{mutant.line}",
+                  mutant.section, mutant.kind, mutant.before[:160], mutant.after[:160],
+                  str(mutant.number))
+        with self.lock:
+            self.valid -= result not in ("killed", "survived")
+            self.records[mutant.header, mutant.number] = dict(zip(FIELDS, values))
+            with open(self.path, "a") as stream:
+                stream.write("\t".join(values) + "\n")
+            print(" ".join(values[:-1]), flush=True)
+        self.shown.step(f"{mutant.header}:{mutant.line} {result}")
 
-    def counted(self):
-        """The records of the sample, in order, those that count."""
-        found = []
-        for mutant in self.order:
-            record = self.log.records.get(self.key(mutant))
-            if record and record["result"] in ("killed", "survived"):
-                found.append(record)
-        return found[:self.options.mutants]
+    def work(self, tree, suite, history):
+        for mutant in iter(self.next, None):
+            start = time.monotonic()
+            tree.write(mutant.header, self.headers[mutant.header].with_mutant(mutant))
+            try:
+                result, killer = climb(tree, suite, history, mutant)
+            finally:
+                tree.write(mutant.header, self.headers[mutant.header].text)
+            self.note(mutant, result, killer, time.monotonic() - start)
 
     def summary(self):
-        records = self.counted()
+        records = [self.records.get((m.header, m.number)) for m in self.order]
+        records = [r for r in records if r and r["result"] in ("killed", "survived")]
+        records = records[:self.options.mutants]
         killed = sum(1 for r in records if r["result"] == "killed")
         print(f"{killed} of {len(records)} killed, "
               f"{100 * killed / max(len(records), 1):.1f} %; seed {self.options.seed}")
@@ -582,25 +331,25 @@ class Sample:
             print(f"by {name}: " + ", ".join(f"{k} {a}/{b}" for k, (a, b) in sorted(by.items())))
         for record in records:
             if record["result"] == "survived":
-                note = f" ({record['killer']})" if record["killer"] else ""
                 print(f"survived: {record['place']} {record['section']} {record['kind']}: "
-                      f"{record['before']} -> {record['after']}{note}")
+                      f"{record['before']} -> {record['after']}")
 
 
 def parse():
+    def names(text):
+        return text.split(",")
+
     parser = argparse.ArgumentParser(description="Plants defects and runs the tests.")
     parser.add_argument("--mutants", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--dir", default="build/mutate")
     parser.add_argument("--header", choices=HEADERS)
-    parser.add_argument("--section", metavar="NAME,...", type=lambda names: names.split(","))
+    parser.add_argument("--section", metavar="NAME,...", type=names)
     parser.add_argument("--since", metavar="COMMIT")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--without", metavar="PROGRAM,...", type=lambda names: names.split(","),
-                        default=[])
+    parser.add_argument("--with", dest="programs", metavar="PROGRAM,...", type=names)
+    parser.add_argument("--without", metavar="PROGRAM,...", type=names, default=[])
     parser.add_argument("--retry", action="store_true")
-    parser.add_argument("--summary", action="store_true")
     return parser.parse_args()
 
 
@@ -625,29 +374,19 @@ def main():
     if options.since:
         lines = {name: lines_since(options.since, name) for name in HEADERS}
         order = [m for m in order if m.line in lines[m.header]]
-    log = Log(f"{options.dir}/seed-{options.seed}.tsv",
-              digest([*HEADERS, "tests/tools/mutants.py"]))
-    sample = Sample(options, order, log)
-    if not options.summary:
-        run_sample(options, sample, headers)
-    sample.summary()
-
-
-def run_sample(options, sample, headers):
-    suite = Suite(options.dir, headers, options.without, options.jobs)
-    history = History()
-    for record in sample.log.records.values():
+    sample = Sample(options, order, headers)
+    trees = [Tree(f"{options.dir}/worker-{i}") for i in range(options.jobs)]
+    chosen = options.programs or [n for n in trees[0].programs if n not in options.without]
+    suite, history = Suite(trees[0], chosen), History()
+    for tree in trees:
+        tree.original = {header: tree.object_of(header) for header in HEADERS}
+    for record in sample.records.values():
         if record["result"] == "killed":
             history.note(record["section"], record["killer"].split(":")[0], True)
-    workers = queue.Queue()
-    for i in range(options.jobs):
-        workers.put(Worker(suite, history, f"{options.dir}/worker-{i}", options.quick))
-    threads = [threading.Thread(target=lambda: sample.work(workers.get()), daemon=True)
-               for _ in range(options.jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for done in [pool.submit(sample.work, tree, suite, history) for tree in trees]:
+            done.result()
+    sample.summary()
 
 
 if __name__ == "__main__":

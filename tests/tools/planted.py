@@ -13,13 +13,11 @@ has changed, the entry has to follow.
 import argparse
 import concurrent.futures
 import os
+import queue
 import re
-import shutil
-import subprocess
 import sys
 import time
 
-import coverage
 import mutate
 from progress import Progress
 
@@ -28,7 +26,6 @@ TABLE = os.path.join(os.path.dirname(__file__), "planted.txt")
 ORDER = ("test_random test_rows test_faults test_streams test_buffers test_lake test_bestfit "
          "test_meanwhile test_scarce test_locks test_policy test_observer "
          "test_invariants test_cuda test_threads test_worlds").split()
-OPTIMIZED = {"test_random", "test_faults", "test_worlds"}
 LIMIT_SECONDS = 300
 
 
@@ -68,60 +65,37 @@ def entries():
     return [Entry(*found) for found in form.findall(rows)]
 
 
-class Trial:
-    """One defect in a directory of its own, before which the compiler looks for headers."""
-
-    def __init__(self, entry, programs, directory, options):
-        self.entry, self.programs = entry, programs
-        self.directory = os.path.join(directory, entry.name)
-        order = list(dict.fromkeys(entry.first + ORDER))
-        self.order = order + [n for n in programs if options.all and n not in order]
-        if options.programs:
-            self.order = options.programs.split(",")
-
-    def command(self, name, output):
-        if name.endswith(".tsan"):
-            program, flags = self.programs[name[:-5]], ["-O1", "-g", "-fsanitize=thread"]
-        else:
-            program, flags = self.programs[name], ["-O1" if name in OPTIMIZED else "-O0"]
-        return program, program.compile(flags + [f"-I{self.directory}"], output)
-
-    def verdict_of(self, name):
-        output = os.path.join(self.directory, "test")
-        program, command = self.command(name, output)
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{name} cannot be built:\n{done.stderr}")
-        run = mutate.Watched([output, *program.command[1:]], program.run_environment(), ".",
-                             LIMIT_SECONDS, name.endswith(".tsan"))
-        return run.verdict()
-
-    def killer(self):
-        for name in self.order:
-            verdict = self.verdict_of(name)
-            if verdict:
-                return f"{name}: {verdict}"
-        return None
-
-    def run(self, header):
-        shutil.rmtree(self.directory, ignore_errors=True)
-        os.makedirs(self.directory)
-        with open(os.path.join(self.directory, HEADER), "w") as stream:
-            stream.write(self.entry.planted(header))
-        try:
-            return self.killer()
-        finally:
-            shutil.rmtree(self.directory)
+def order_of(entry, programs, options):
+    if options.programs:
+        return options.programs.split(",")
+    order = list(dict.fromkeys(entry.first + ORDER))
+    return order + [name for name in programs if options.all and name not in order]
 
 
-def tried(trial, header, shown):
+def killer_of(tree, names):
+    """The first program that fails in the tree, and how; None: none does."""
+    for name in names:
+        told = tree.make(name)
+        if told:
+            raise RuntimeError(f"{name} cannot be built:\n{told}")
+        verdict = tree.verdict_of(name, LIMIT_SECONDS)
+        if verdict:
+            return f"{name}: {verdict}"
+    return None
+
+
+def tried(entry, trees, header, options, shown):
     """(whether it could be tried, its killer)"""
-    entry, start = trial.entry, time.monotonic()
+    tree, start = trees.get(), time.monotonic()
+    tree.write(HEADER, entry.planted(header))
     try:
-        killer = trial.run(header)
+        killer = killer_of(tree, order_of(entry, tree.programs, options))
     except RuntimeError as error:
         print(f"{entry.name}: {error}", flush=True)
         return False, None
+    finally:
+        tree.write(HEADER, header)
+        trees.put(tree)
     told = f"killed by {killer}" if killer else "survived"
     if not killer and entry.equal:
         told += f", as it must: {entry.equal}"
@@ -155,12 +129,13 @@ def main():
     unknown = set(options.names) - {e.name for e in table}
     if unknown:
         sys.exit(f"no such defect: {', '.join(sorted(unknown))}")
-    programs = {p.name: p for p in coverage.programs()}
     chosen = [e for e in table if not options.names or e.name in options.names]
     shown = Progress(len(chosen))
+    trees = queue.Queue()
+    for i in range(options.jobs):
+        trees.put(mutate.Tree(f"{options.dir}/worker-{i}"))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda e: tried(Trial(e, programs, options.dir, options), header,
-                                                shown), chosen))
+        results = list(pool.map(lambda e: tried(e, trees, header, options, shown), chosen))
     missing = sum(1 for is_tried, _ in results if not is_tried)
     if missing:
         print(f"{missing} could not be tried")
