@@ -4,7 +4,6 @@
 #define GPU_FIXTURE_H
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,9 +35,8 @@
 static struct options {
   uint64_t seed;
   const char *fake_path;
-  int no_fork;
   int prints_table;
-} options = {1, BUILD "/fake/libcuda.so.1", 0, 0};
+} options = {1, BUILD "/fake/libcuda.so.1", 0};
 
 /* ---- The outcome of a case ------------------------------------------------------------------- */
 
@@ -50,10 +48,8 @@ typedef struct outcome {
 } outcome;
 
 static outcome *result_of_case; /* shared with the parent, which only reads it */
-static jmp_buf case_end;
-static pthread_t case_thread;
 
-/* Ends the case from any thread. In a process of its own nothing needs to be tidied up. */
+/* Ends the case from any thread, with its process: nothing needs to be tidied up. */
 __attribute__((noreturn, format(printf, 2, 3))) static void end_case(int state, const char *format,
                                                                      ...) {
   va_list arguments;
@@ -61,8 +57,6 @@ __attribute__((noreturn, format(printf, 2, 3))) static void end_case(int state, 
   (void)vsnprintf(result_of_case->text, sizeof(result_of_case->text), format, arguments);
   va_end(arguments);
   result_of_case->state = state;
-  if (options.no_fork && pthread_equal(pthread_self(), case_thread)) longjmp(case_end, 1);
-  if (options.no_fork) fprintf(stderr, "on another thread: %s\n", result_of_case->text);
   _exit(1);
 }
 

@@ -49,6 +49,10 @@ static const char *const lines[] = {
     /* A graph is replayed where its pool has slept. */
     "{} P0 +w=8@A/0 uw@A BA:0/0 +a=4@A ua@A uw@A +b=6@A ub@A -b@A EA j0@A [10 S0:k W0 uw@A j0@A "
     "S0:d W0 uw@A j0@A ]",
+    /* Two models sleep and wake together, one with its contents, while their graphs stay: a hundred
+       times, as an engine that trains and generates in turn does. */
+    "{} P0 P1 +w=8@A/0 +v=8@A/1 uw@A uv@A BA:0/0 +a=3@A ua@A uw@A -a@A EA BA:1/1 +b=3@A ub@A uv@A "
+    "-b@A EA j0@A j1@A [100 S0:k S1:d W0 W1 uv@A j0@A j1@A ]",
     /* Buffers grow and shrink at work, and memory comes and goes in their middle. */
     "{limit:12} N0:8 N1:8 N2:8 [9 z0:6@A U0@A z1:4@B U1@B hA U0@A z0:2@A c2:1,3@C U2@C z1:7@B U1@B "
     "hC U2@C d2:2,1@C z0:0@A z1:1@B d2:0,8@C ]",

@@ -6,8 +6,6 @@
 #define GMLAKE_BACKEND_CUDA
 #include "gmlake.h"
 
-#include <dirent.h>
-
 #include "gpu.h"
 #include "gpu_fixture.h"
 #include "gpu_costs.h"
@@ -153,56 +151,27 @@ static size_t fill_lake(gmlake *lake, CUstream *streams, size_t bytes, void **bl
   return count;
 }
 
-static void drop_at_work(gmlake *lake, CUstream stream, void *ptr, size_t bytes, size_t seed) {
-  spin_on(stream, 5 * MS_NS);
-  verify_on(stream, ptr, bytes, (uint32_t)seed);
-  ok(gmlake_free(lake, ptr, stream));
-}
-
-/* Half of the blocks are freed with work pending on them; a third stream gets all that memory, in
-   blocks of four times the size. The last must be one piece, for which chunks have to be given
-   back and created anew. */
-static void climb_ladder(gmlake *lake, CUstream *streams, size_t bytes, void **blocks,
-                         size_t count) {
-  void *large[FULL_BLOCKS / 8];
-  size_t i;
-  require(count >= 8, "only %zu blocks fit the device", count);
-  for (i = 0; i < count; i++)
-    if (i / 2 % 2 == 0) drop_at_work(lake, streams[i % 2], blocks[i], bytes, i);
-  for (i = 0; i < count / 8; i++) {
-    large[i] =
-        take_with(lake, 4 * bytes, i + 1 < count / 8 ? 0 : GMLAKE_NO_STITCH, NULL, streams[2]);
-    fill_on(streams[2], large[i], 4 * bytes, 77);
-    ok(gmlake_check(lake));
-  }
-  for (i = 0; i < count / 8; i++) drop_at_work(lake, streams[2], large[i], 4 * bytes, 77);
-  for (i = 0; i < count; i++)
-    if (i / 2 % 2 == 1) drop_at_work(lake, streams[i % 2], blocks[i], bytes, i);
-}
-
 static void case_full(void) {
   static CUmemGenericAllocationHandle hogs[HOGS_MAX];
   static void *blocks[FULL_BLOCKS];
   const size_t left = scale(4 * GIB, 256 * MIB), bytes = scale(32 * MIB, 4 * MIB);
   const gmlake_desc desc = small_chunks(0);
-  CUstream streams[3];
-  gmlake_stats stats;
+  CUstream streams[2];
   gmlake *lake;
   size_t i, count, hog_count;
-  for (i = 0; i < 3; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
+  for (i = 0; i < 2; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
   hog_count = hog_all_but(left, hogs);
   lake = new_lake(&desc);
   count = fill_lake(lake, streams, bytes, blocks);
-  climb_ladder(lake, streams, bytes, blocks, count);
-  stats = stats_of(lake);
-  tell("%zu blocks of %zu MiB, %llu stitches, %llu stream and %llu host waits", count, bytes / MIB,
-       (unsigned long long)stats.stitch_count, (unsigned long long)stats.stream_wait_count,
-       (unsigned long long)stats.host_wait_count);
-  require(stats.stream_wait_count + stats.host_wait_count > 0, "nothing was waited for");
+  for (i = 0; i < count; i++) {
+    verify_on(streams[i % 2], blocks[i], bytes, (uint32_t)i);
+    ok(gmlake_free(lake, blocks[i], streams[i % 2]));
+  }
+  tell("%zu blocks of %zu MiB", count, bytes / MIB);
   require_no_wrong_words("a full device");
   close_lake(lake);
   while (hog_count) cu(rig.gpu.cuMemRelease(hogs[--hog_count]));
-  for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
+  for (i = 0; i < 2; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
 }
 
 /* ---- A lost device --------------------------------------------------------------------------- */
@@ -312,151 +281,26 @@ static void case_peers(void) {
   close_lake(lake);
 }
 
-/* ---- Sleep again and again ------------------------------------------------------------------- */
-
-typedef struct model { /* a pool with weights, and a graph that was captured in it */
-  gmlake_pool *pool;
-  void *weights;
-  CUgraphExec exec;
-  uint32_t seed;
-} model;
-
-static size_t model_bytes(void) { return scale(256 * MIB, 4 * MIB); }
-
-static void write_weights(const model *m) {
-  fill_on(NULL, m->weights, model_bytes(), m->seed);
-  cu(rig.gpu.cuCtxSynchronize());
-}
-
-/* The graph reads the weights, and writes and reads memory that it was captured with. */
-static void open_model(gmlake *lake, model *m, CUstream stream) {
-  CUgraph graph = NULL;
-  void *inside;
-  m->pool = new_pool(lake);
-  m->weights = take_with(lake, model_bytes(), 0, m->pool, stream);
-  ok(gmlake_capture_begin(lake, stream, m->pool));
-  cu(rig.gpu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  inside = take(lake, 3 * CHUNK, stream);
-  verify_on(stream, m->weights, model_bytes(), m->seed);
-  fill_on(stream, inside, 3 * CHUNK, m->seed + 1);
-  verify_on(stream, inside, 3 * CHUNK, m->seed + 1);
-  ok(gmlake_free(lake, inside, stream));
-  cu(rig.gpu.cuStreamEndCapture(stream, &graph));
-  ok(gmlake_capture_end(lake, stream));
-  cu(rig.gpu.cuGraphInstantiateWithFlags(&m->exec, graph, 0));
-  cu(rig.gpu.cuGraphDestroy(graph));
-  write_weights(m);
-}
-
-static size_t open_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  size_t count = 0;
-  while (folder && readdir(folder)) count++;
-  if (folder) (void)closedir(folder);
-  return count;
-}
-
-typedef struct residue {
-  size_t device_bytes, host_bytes, descriptors;
-} residue;
-
-static residue what_is_held(gmlake *lake) {
-  residue r;
-  r.device_bytes = rig.device_bytes - free_memory();
-  r.host_bytes = stats_of(lake).metadata_bytes;
-  r.descriptors = open_descriptors();
-  return r;
-}
-
-/* Two models sleep and wake together, one with its contents, while their graphs and a block that
-   was exported stay: a thousand times, as an engine that trains and generates in turn does. */
-static void case_sleep_cycles(void) {
-  const size_t cycles = scale(1000, 50), each = scale(100, 10);
-  gmlake_desc desc = small_chunks(0);
-  gmlake_handle handles[2];
-  residue first = {0, 0, 0}, last;
-  model models[2];
-  gmlake *lake;
-  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-  void *exported;
-  size_t i, count = 0, m, released;
-  uint64_t start;
-  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-  lake = new_lake(&desc);
-  exported = take_exclusive(lake, 2 * CHUNK, stream);
-  fill_on(stream, exported, 2 * CHUNK, 9);
-  ok(gmlake_export(lake, exported, GMLAKE_HANDLE_POSIX_FD, handles, count_of(handles), &count));
-  for (m = 0; m < 2; m++) {
-    models[m].seed = 20 * (uint32_t)(m + 1);
-    open_model(lake, &models[m], stream);
-  }
-  start = now_ns();
-  for (i = 0; i < cycles; i++) {
-    const size_t free_bytes = free_memory();
-    ok(gmlake_pool_sleep(lake, models[0].pool, GMLAKE_SLEEP_KEEP, NULL));
-    ok(gmlake_pool_sleep(lake, models[1].pool, GMLAKE_SLEEP_DROP, &released));
-    require(released >= model_bytes() && (i == 0 || free_memory() >= free_bytes + 2 * released),
-            "%zu bytes released, %zu free before, %zu after", released, free_bytes, free_memory());
-    for (m = 0; m < 2; m++) ok(gmlake_pool_wake(lake, models[m].pool));
-    if (i % each == 0) {
-      write_weights(&models[1]);
-      for (m = 0; m < 2; m++) cu(rig.gpu.cuGraphLaunch(models[m].exec, stream));
-      verify_on(stream, exported, 2 * CHUNK, 9);
-      require_no_wrong_words("behind a sleep");
-      ok(gmlake_check(lake));
-    }
-    if (i == each) first = what_is_held(lake);
-  }
-  last = what_is_held(lake);
-  require(
-      memcmp(&first, &last, sizeof(first)) == 0,
-      "behind %zu cycles %zu bytes of the device, %zu of the host and %zu descriptors are held, "
-      "at the end %zu, %zu and %zu",
-      each, first.device_bytes, first.host_bytes, first.descriptors, last.device_bytes,
-      last.host_bytes, last.descriptors);
-  tell("%zu cycles of 2 x %zu MiB, %.2f ms each; nothing more is held", cycles, model_bytes() / MIB,
-       (double)(now_ns() - start) / 1e6 / (double)cycles);
-  for (i = 0; i < count; i++) (void)close(handles[i].fd);
-  for (m = 0; m < 2; m++) {
-    cu(rig.gpu.cuGraphExecDestroy(models[m].exec));
-    ok(gmlake_free(lake, models[m].weights, stream));
-    await_stream(stream);
-    ok(gmlake_pool_destroy(lake, models[m].pool));
-  }
-  ok(gmlake_free(lake, exported, stream));
-  close_lake(lake);
-  cu(rig.gpu.cuStreamDestroy(stream));
-}
-
 /* ---- Running the cases ----------------------------------------------------------------------- */
 
 typedef struct test_case {
   const char *name;
   void (*run)(void);
   int opens_rig;
-  int ends_process; /* nothing else can be run in its process */
 } test_case;
 
 static const test_case cases[] = {
-    {"misuse", case_misuse, 0, 0},
-    {"other-thread", case_other_thread, 1, 0},
-    {"full", case_full, 1, 0},
-    {"commit-costs", case_commit_costs, 1, 0},
-    {"sleep-costs", case_sleep_costs, 1, 0},
-    {"sleep-cycles", case_sleep_cycles, 1, 0},
-    {"peers", case_peers, 1, 0},
-    {"fault", case_fault, 1, 1},
+    {"misuse", case_misuse, 0},
+    {"other-thread", case_other_thread, 1},
+    {"full", case_full, 1},
+    {"commit-costs", case_commit_costs, 1},
+    {"sleep-costs", case_sleep_costs, 1},
+    {"peers", case_peers, 1},
+    {"fault", case_fault, 1},
 };
 
 static void run_here(void *user) {
   const test_case *c = (const test_case *)user;
-  case_thread = pthread_self();
-  if (options.no_fork && c->ends_process) {
-    result_of_case->state = SKIPPED;
-    tell("needs a process of its own");
-    return;
-  }
-  if (setjmp(case_end)) return;
   if (c->opens_rig) rig_open();
   c->run();
   result_of_case->state = PASSED;
@@ -475,10 +319,7 @@ static int run_case(const test_case *c) {
   static const char *const words[] = {"FAILED", "ok", "FAILED", "skipped"};
   const uint64_t start = now_ns();
   memset(result_of_case, 0, sizeof(*result_of_case));
-  if (options.no_fork)
-    run_here((void *)(uintptr_t)c);
-  else
-    run_in_child(c);
+  run_in_child(c);
   if (result_of_case->state == RUNNING) tell("%sno end", result_of_case->text[0] ? ", " : "");
   printf("%s: %s (%.1f s)%s%s\n", c->name, words[result_of_case->state],
          (double)(now_ns() - start) / 1e9, result_of_case->text[0] ? " " : "",
@@ -497,10 +338,7 @@ static void find_here(void *user) {
    not. */
 static int find_device(void) {
   struct rig *found = (struct rig *)shared_bytes(sizeof(rig));
-  if (options.no_fork)
-    find_here(found);
-  else
-    (void)run_apart(find_here, found);
+  (void)run_apart(find_here, found);
   rig = *found;
   (void)munmap(found, sizeof(rig));
   return rig.device_bytes != 0;
@@ -518,8 +356,6 @@ static int parse_arguments(int argc, char **argv) {
        "the driver without a device; default " BUILD "/fake/libcuda.so.1"},
       {"table", OPTION_FLAG, &options.prints_table, 0, 0, NULL,
        "print every row of the misuse case"},
-      {"no-fork", OPTION_FLAG, &options.no_fork, 0, 0, NULL,
-       "all cases in this process, for debuggers"},
   };
   const option_reader reader = {
       "gpu_test", "[OPTION]... [CASE]...", about, "\ncases:", rows, count_of(rows)};
