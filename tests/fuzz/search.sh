@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: search.sh TARGET|all [SECONDS]
 # Lets clang's fuzzer look for inputs that break a target (fuzz_play, fuzz_trace, fuzz_desc,
-# fuzz_session, fuzz_graph or fuzz_bfc), from its corpus on. What it finds new goes to
+# fuzz_session or fuzz_graph), from its corpus on. What it finds new goes to
 # build/fuzz/TARGET.found; what breaks it to build/fuzz/TARGET-*. all: one target after the other,
 # each for so many seconds; fails if one was broken. fuzz_play tells an input as a line that
 # `build/test_random --play` plays, fuzz_session one for `build/test_offload_session --play`.

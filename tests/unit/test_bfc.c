@@ -198,13 +198,20 @@ static void refuse_desc(const gmlake_bfc_desc *desc) {
   assert_null(bfc);
 }
 
-static void *named_malloc(void *user, size_t bytes) {
-  (*(int *)user)++;
+typedef struct failing_host {
+  int calls_left; /* the call that finds 0 fails */
+  int held_count;
+} failing_host;
+
+static void *failing_malloc(void *user, size_t bytes) {
+  failing_host *host = (failing_host *)user;
+  if (host->calls_left-- == 0) return NULL;
+  host->held_count++;
   return malloc(bytes);
 }
 
-static void named_free(void *user, void *ptr) {
-  (*(int *)user)--;
+static void failing_free(void *user, void *ptr) {
+  ((failing_host *)user)->held_count--;
   free(ptr);
 }
 
@@ -214,8 +221,8 @@ CASE(test_create_refuses) {
   refuse_desc(NULL);
   desc.segment_alloc = NULL, refuse_desc(&desc), desc = good;
   desc.segment_free = NULL, refuse_desc(&desc), desc = good;
-  desc.malloc_fn = named_malloc, refuse_desc(&desc), desc = good;
-  desc.free_fn = named_free, refuse_desc(&desc), desc = good;
+  desc.malloc_fn = failing_malloc, refuse_desc(&desc), desc = good;
+  desc.free_fn = failing_free, refuse_desc(&desc), desc = good;
   desc.flags = 2, refuse_desc(&desc), desc = good;
   desc.flags = ~0u, refuse_desc(&desc), desc = good;
   desc.round_bytes = 513, refuse_desc(&desc), desc = good;
@@ -460,21 +467,6 @@ CASE(test_lock_and_single_threaded) {
   finish(bfc);
 }
 
-CASE(test_host_allocator_of_the_description) {
-  gmlake_bfc_desc desc = fresh_desc();
-  gmlake_bfc *bfc;
-  int held_count = 0;
-  desc.malloc_fn = named_malloc;
-  desc.free_fn = named_free;
-  desc.malloc_user = &held_count;
-  bfc = make(&desc);
-  take(bfc, 1);
-  assert_int_equal(held_count, 4); /* the allocator, its index, a slab, a segment */
-  assert_int_equal(hook_malloc_count, 0);
-  finish(bfc);
-  assert_int_equal(held_count, 0);
-}
-
 CASE(test_stats_struct_bytes) {
   gmlake_bfc *bfc = fresh();
   gmlake_bfc_stats stats;
@@ -498,23 +490,6 @@ CASE(test_stats_struct_bytes) {
 }
 
 /* ---- Faults and corruption ------------------------------------------------------------------- */
-
-typedef struct failing_host {
-  int calls_left; /* the call that finds 0 fails */
-  int held_count;
-} failing_host;
-
-static void *failing_malloc(void *user, size_t bytes) {
-  failing_host *host = (failing_host *)user;
-  if (host->calls_left-- == 0) return NULL;
-  host->held_count++;
-  return malloc(bytes);
-}
-
-static void failing_free(void *user, void *ptr) {
-  ((failing_host *)user)->held_count--;
-  free(ptr);
-}
 
 /* An allocation that fails for want of host memory leaves everything as it was, and succeeds when
    it is tried again. Returns 1 where the fault was met. */
@@ -568,7 +543,6 @@ CASE(test_every_host_fault) {
   } while (0)
 #define assert_seen_size(bfc, place, value) assert_seen(bfc, size_t, place, value)
 #define assert_seen_block(bfc, place, value) assert_seen(bfc, gmlkb_block *, place, value)
-#define assert_seen_segment(bfc, place, value) assert_seen(bfc, gmlkb_segment *, place, value)
 
 /* Free and live blocks in turn: three free ones of 512, 1024 and 1536 bytes, then the rest. */
 static gmlake_bfc *striped(gmlkb_block *block[7]) {
@@ -628,33 +602,6 @@ CASE(test_check_sees_broken_structures) {
   finish(bfc);
 }
 
-/* No child is above its parent; as high it may be, since priorities are drawn at random. */
-CASE(test_check_knows_the_order_of_priorities) {
-  gmlkb_block *block[7], *node[4];
-  gmlake_bfc *bfc = striped(block);
-  size_t i, count = 0;
-  node[count++] = bfc->free_root[1];
-  for (i = 0; i < count; i++) {
-    gmlkb_block *parent = node[i], *child[2];
-    int side;
-    child[0] = parent->left;
-    child[1] = parent->right;
-    for (side = 0; side < 2; side++) {
-      uint32_t kept;
-      if (child[side] == NULL) continue;
-      assert_true(count < 4);
-      node[count++] = child[side];
-      kept = child[side]->priority;
-      child[side]->priority = parent->priority;
-      assert_ok(gmlake_bfc_check(bfc));
-      assert_seen(bfc, uint32_t, child[side]->priority, parent->priority + 1);
-      child[side]->priority = kept;
-    }
-  }
-  assert_size(count, 4);
-  finish(bfc);
-}
-
 /* Order is by stream, size and address alone: with priorities that are all the same, or the other
    way round, every fit is the one that it was. */
 CASE(test_priorities_choose_nothing) {
@@ -678,28 +625,6 @@ CASE(test_priorities_choose_nothing) {
   }
 }
 
-CASE(test_check_sees_broken_segments) {
-  gmlake_bfc *bfc = fresh();
-  gmlkb_segment *newest, *oldest;
-  take(bfc, 1);
-  take(bfc, 20 * MIB);
-  newest = bfc->segments;
-  oldest = newest->next;
-  assert_seen_size(bfc, oldest->bytes, 4 * MIB);
-  assert_seen_size(bfc, newest->bytes, 18 * MIB);
-  assert_seen_size(bfc, newest->address, newest->address - 512);
-  assert_seen_segment(bfc, newest->next, NULL);
-  assert_seen_segment(bfc, oldest->previous, NULL);
-  assert_seen_segment(bfc, oldest->first->segment, newest);
-  assert_seen(bfc, int, oldest->small, 0);
-  oldest->next = newest; /* a ring */
-  newest->previous = oldest;
-  assert_error(gmlake_bfc_check(bfc), CORRUPT);
-  oldest->next = NULL;
-  newest->previous = NULL;
-  finish(bfc);
-}
-
 /* A device that hands out the same memory twice: the new segment begins in the old one, or ends. */
 CASE(test_check_sees_overlapping_segments) {
   int i;
@@ -714,7 +639,7 @@ CASE(test_check_sees_overlapping_segments) {
   }
 }
 
-/* Each of these breaks one invariant and keeps all others, statistics too. */
+/* All other invariants are kept, statistics too. */
 CASE(test_check_sees_free_neighbours) {
   gmlake_bfc *bfc = fresh();
   gmlkb_block *block;
@@ -728,66 +653,6 @@ CASE(test_check_sees_free_neighbours) {
   gmlkb_tree_remove(&bfc->free_root[1], block);
   gmlkb_merge(bfc, block);
   gmlkb_tree_insert(&bfc->free_root[1], block);
-  finish(bfc);
-}
-
-static void move_boundary(gmlake_bfc *bfc, gmlkb_block *live, size_t bytes) {
-  gmlkb_block *rest = live->next;
-  gmlkb_tree_remove(&bfc->free_root[1], rest);
-  live->bytes += bytes;
-  rest->address += bytes;
-  rest->bytes -= bytes;
-  bfc->stats.active_bytes += bytes;
-  bfc->stats.active_bytes_peak += bytes;
-  gmlkb_tree_insert(&bfc->free_root[1], rest);
-}
-
-CASE(test_check_sees_odd_sizes) {
-  gmlake_bfc *bfc = fresh();
-  gmlkb_block *live;
-  take(bfc, 512);
-  live = bfc->segments->first;
-  move_boundary(bfc, live, 512);
-  assert_ok(gmlake_bfc_check(bfc));
-  move_boundary(bfc, live, 1);
-  assert_error(gmlake_bfc_check(bfc), CORRUPT);
-  move_boundary(bfc, live, 511);
-  assert_ok(gmlake_bfc_check(bfc));
-  live->requested_bytes += 1025;
-  bfc->stats.requested_bytes += 1025;
-  bfc->stats.requested_bytes_peak += 1025;
-  assert_error(gmlake_bfc_check(bfc), CORRUPT);
-  live->requested_bytes -= 1;
-  bfc->stats.requested_bytes -= 1;
-  assert_ok(gmlake_bfc_check(bfc));
-  finish(bfc);
-}
-
-CASE(test_check_sees_strangers) {
-  gmlake_bfc *bfc = fresh();
-  gmlkb_block *free_block, *live, stranger, **link;
-  int small;
-  take(bfc, 2 * MIB);
-  take(bfc, 512);
-  for (small = 0; small < 2; small++) {
-    gmlkb_block **root = &bfc->free_root[small];
-    free_block = *root;
-    stranger = *free_block;
-    stranger.address++;
-    gmlkb_tree_insert(root, &stranger); /* one too many in the tree */
-    assert_error(gmlake_bfc_check(bfc), CORRUPT);
-    gmlkb_tree_remove(root, free_block); /* one in place of another */
-    assert_error(gmlake_bfc_check(bfc), CORRUPT);
-    gmlkb_tree_remove(root, &stranger);
-    gmlkb_tree_insert(root, free_block);
-    assert_ok(gmlake_bfc_check(bfc));
-  }
-  live = bfc->segments->first;
-  link = gmlkb_index_find(bfc, live->address);
-  stranger = *live;
-  *link = &stranger;
-  assert_error(gmlake_bfc_check(bfc), CORRUPT);
-  *link = live;
   finish(bfc);
 }
 
@@ -809,25 +674,6 @@ CASE(test_check_recounts_statistics) {
     assert_seen_size(bfc, *peaks[i], *bytes[i] - 1);
   }
   for (i = 0; i < 8; i++) assert_seen(bfc, uint64_t, *counts[i], *counts[i] + 1);
-  finish(bfc);
-}
-
-/* A list that is longer than it says, a block that no list has, a large block twice in its tree. */
-CASE(test_check_counts_lists) {
-  gmlake_bfc *bfc = fresh();
-  gmlkb_block *lost;
-  take(bfc, 1000);
-  take(bfc, 20 * MIB);
-  assert_seen_size(bfc, bfc->stats.segment_count, 1);
-  lost = bfc->spare;
-  bfc->spare = lost->chain;
-  bfc->spare_count--;
-  assert_error(gmlake_bfc_check(bfc), CORRUPT);
-  gmlkb_spare_give(bfc, lost);
-  assert_seen_size(bfc, bfc->spare_count, bfc->spare_count + 1);
-  take(bfc, 2 * MIB);
-  assert_non_null(bfc->free_root[0]);
-  assert_seen_block(bfc, bfc->free_root[0]->left, bfc->free_root[0]);
   finish(bfc);
 }
 
@@ -888,37 +734,28 @@ CASE(test_threads) {
 
 /* ---- Recorded traces: torch's own peak ------------------------------------------------------- */
 
-typedef struct address_space {
-  uintptr_t low, high; /* what is not handed out yet */
-  int falling;         /* segments come from the top */
-} address_space;
-
+/* Among equal blocks the lowest address wins, and torch's addresses are not in the traces: with
+   falling ones every peak is torch's, with rising ones two differ a little. */
 static void *replay_segment_alloc(void *user, size_t bytes) {
-  address_space *space = (address_space *)user;
-  if (space->falling) return (void *)(space->high -= bytes);
-  space->low += bytes;
-  return (void *)(space->low - bytes);
+  return (void *)(*(uintptr_t *)user -= bytes);
 }
 
 static void replay_segment_free(void *user, void *segment, size_t bytes) {
-  address_space *space = (address_space *)user;
-  uintptr_t address = (uintptr_t)segment;
-  assert_true(address + bytes <= space->low || address >= space->high);
+  assert_true((uintptr_t)segment >= *(const uintptr_t *)user && bytes);
 }
 
 /* The statistics at the trace's end. */
-static gmlake_bfc_stats replay_trace(const trace *t, int falling) {
+static gmlake_bfc_stats replay_trace(const trace *t) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc;
   gmlake_bfc_stats stats;
-  address_space space = {(uintptr_t)1 << 40, (uintptr_t)1 << 45, 0};
+  uintptr_t lowest = (uintptr_t)1 << 45;
   void **blocks = (void **)calloc(t->id_count, sizeof *blocks);
   size_t i;
   assert_non_null(blocks);
   desc.segment_alloc = replay_segment_alloc;
   desc.segment_free = replay_segment_free;
-  desc.user = &space;
-  space.falling = falling;
+  desc.user = &lowest;
   bfc = make(&desc);
   for (i = 0; i < t->op_count; i++) {
     const trace_op *op = &t->ops[i];
@@ -934,54 +771,24 @@ static gmlake_bfc_stats replay_trace(const trace *t, int falling) {
   return stats;
 }
 
-typedef struct trace_case {
-  const char *name;
-  int exact; /* with rising addresses too */
-} trace_case;
+static const char *const traces[] = {"fsdp2-opt-1.3b-R", "gpt2-xl-R-dyn", "llama-7b-LR-dyn",
+                                     "neox-20b-LR",      "opt-1.3b-LR",   "opt-1.3b-LRO",
+                                     "opt-1.3b-N",       "opt-1.3b-R"};
 
-static const trace_case trace_cases[] = {
-    {"fsdp2-opt-1.3b-R", 1}, {"gpt2-xl-R-dyn", 0}, {"llama-7b-LR-dyn", 1}, {"neox-20b-LR", 1},
-    {"opt-1.3b-LR", 1},      {"opt-1.3b-LRO", 1},  {"opt-1.3b-N", 1},      {"opt-1.3b-R", 0},
-};
-
-static void assert_near(uint64_t bytes, uint64_t torch_bytes, double tolerance) {
-  double ratio = (double)bytes / (double)torch_bytes;
-  assert_true(ratio >= 1 - tolerance && ratio <= 1 + tolerance);
-}
-
-static void compare_to_torch(const trace_case *c, int falling) {
+CASE(test_traces_have_torchs_peaks) {
   char path[1024], error[512];
-  gmlake_bfc_stats stats;
-  trace t;
-  snprintf(path, sizeof path, "%s/%s.gmtrace.gz", trace_directory, c->name);
-  if (!trace_load(path, &t, error, sizeof error)) fail_msg("%s", error);
-  stats = replay_trace(&t, falling);
-  print_message("%-20s reserved %llu, torch %llu\n", c->name,
-                (unsigned long long)stats.reserved_bytes_peak,
-                (unsigned long long)t.recorded_reserved_bytes_peak);
-  assert_true(t.op_count > 30000);
-  assert_near(stats.reserved_bytes_peak, t.recorded_reserved_bytes_peak, 0.016);
-  assert_near(stats.active_bytes_peak, t.recorded_active_bytes_peak, 0.0001);
-  if (c->exact || falling) {
+  size_t i;
+  for (i = 0; i < sizeof traces / sizeof traces[0]; i++) {
+    gmlake_bfc_stats stats;
+    trace t;
+    snprintf(path, sizeof path, "%s/%s.gmtrace.gz", trace_directory, traces[i]);
+    if (!trace_load(path, &t, error, sizeof error)) fail_msg("%s", error);
+    stats = replay_trace(&t);
+    assert_true(t.op_count > 30000);
     assert_size(stats.reserved_bytes_peak, t.recorded_reserved_bytes_peak);
     assert_size(stats.active_bytes_peak, t.recorded_active_bytes_peak);
+    trace_free(&t);
   }
-  trace_free(&t);
-}
-
-/* Among equal blocks the lowest address wins, and torch's addresses are not in the traces. With
-   segments at rising addresses that changes two peaks a little. */
-CASE(test_traces_with_rising_addresses) {
-  size_t i;
-  for (i = 0; i < sizeof trace_cases / sizeof trace_cases[0]; i++)
-    compare_to_torch(&trace_cases[i], 0);
-}
-
-/* With segments at falling addresses every peak is torch's. */
-CASE(test_traces_with_falling_addresses) {
-  size_t i;
-  for (i = 0; i < sizeof trace_cases / sizeof trace_cases[0]; i++)
-    compare_to_torch(&trace_cases[i], 1);
 }
 
 int main(int argc, char **argv) {
