@@ -212,8 +212,6 @@ HOW A PLAN IS RUN
   is on the device and what they make has room. The device then need not wait for the host between
   two operators. Memory is still freed, and tensors still leave, only when the operator before has
   ended.
-  With desc.memory, which is a session's (a lake's, or a table of the caller's), each tensor has one
-  address as long as its job is there: its memory leaves it and comes back, in whole chunks.
   An event is ignored if it comes too late or too early: a swap out of a tensor that was used since,
   a swap in of a tensor that is there. A tensor that an operator needs while it is copied out stays
   on the device until a later event. So the results are right with every plan; a bad plan only costs
@@ -943,12 +941,6 @@ typedef struct gmlake_offload_run_desc {
   /* Called after each iteration, while its OUTPUTs still exist; may be NULL. */
   void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
   void *user;
-  /* Device memory at addresses that stay: a tensor has the same address whenever it is on the
-     device, as long as its job is there. limit_bytes then counts whole chunks of each tensor. The
-     memory outlives the run. NULL: the backend's memory, at another address each time. */
-  const struct gmlake_offload_memory *memory;
-  void *memory_stream; /* that commits and discards name; nothing else is queued on it, and what is
-                          given up is used no more. With a lake: GMLAKE_STREAM_NONE */
   /* Of memgraphs: */
   uint32_t stream_count; /* operators at once on each device, up to 1,024; 0: 1 */
   uint32_t copy_count;   /* copies at once of each device and direction, and transfers at once of
@@ -5270,9 +5262,8 @@ static void gmlo_nodes_leave(gmlo_nodes *n) {
    Owns for each job where its tensors are (gmlo_run_tensor), or its memgraph, and the requests that
    were asked for.
    Invariants:
-   [N1] stats.device_bytes is the sum of the room of all tensors that are `there`, as those that are
-        coming or going are, and of the arenas of memgraphs. A tensor's room is its bytes, or with
-        desc.memory whole chunks.
+   [N1] stats.device_bytes is the sum of the bytes of all tensors that are `there`, as those that
+        are coming or going are, and of the arenas of memgraphs.
    [N2] A tensor that is `there` and not `coming` has its bytes on the device. One with host_valid
         has its bytes on the host. A tensor that exists has one or the other.
    [N3] A tensor with pins stays where it is: an operator that runs uses it.
@@ -5290,12 +5281,10 @@ static void gmlo_nodes_leave(gmlo_nodes *n) {
 
 typedef struct gmlo_run_tensor {
   void *device, *host;
-  void *range, *address; /* of run->memory; NULL: none yet */
-  int stuck;             /* the range's memory could not be given up */
-  int there;             /* it has device memory */
-  int coming;            /* it is being copied from the host */
-  int going;             /* it is being copied to the host */
-  int keep;              /* it is going, but stays on the device: it is used again */
+  int there;  /* it has device memory */
+  int coming; /* it is being copied from the host */
+  int going;  /* it is being copied to the host */
+  int keep;   /* it is going, but stays on the device: it is used again */
   int host_valid;
   int remaking; /* operators run again to make it */
   int dead;     /* it is being copied, but no longer needed */
@@ -5348,7 +5337,6 @@ typedef struct gmlo_copy_lane { /* one direction */
 struct gmlake_offload_run {
   gmlake_offload_run_desc desc;
   const gmlake_offload_backend *backend;
-  const gmlake_offload_memory *memory; /* NULL: the backend's */
   gmlo_run_job *jobs;
   size_t job_count, job_capacity;
   uint32_t device;
@@ -5376,59 +5364,33 @@ static size_t gmlo_run_bytes(const gmlo_run_job *job, uint32_t tensor) {
   return job->graph->tensors[tensor].bytes;
 }
 
-/* What so many bytes of one tensor take of the limit. [N1] */
-static size_t gmlo_run_room(const gmlake_offload_run *run, size_t bytes) {
-  size_t chunk = run->memory != NULL ? run->memory->chunk_bytes : 1;
-  return (bytes + chunk - 1) / chunk * chunk;
-}
-
 static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
   if (run->refused_bytes != 0 && bytes >= run->refused_bytes) return 0;
   return run->stats.device_bytes <= limit && bytes <= limit - run->stats.device_bytes;
 }
 
-/* Memory for a tensor of that room, at the address that it has. */
-static int gmlo_run_tensor_commit(gmlake_offload_run *run, gmlo_run_tensor *state, size_t room) {
-  const gmlake_offload_memory *m = run->memory;
-  if (state->range == NULL && m->reserve(m->user, room, &state->range, &state->address) != 0) {
-    state->range = NULL;
-    return 0;
-  }
-  if (m->commit(m->user, state->range, room, run->desc.memory_stream) != 0) return 0;
-  state->device = state->address;
-  return 1;
-}
-
 /* Allocates device memory for a tensor. 0 if the backend refuses. */
 static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
   state->device = NULL;
   if (bytes != 0 &&
-      (run->memory != NULL ? !gmlo_run_tensor_commit(run, state, gmlo_run_room(run, bytes))
-                           : run->backend->device_alloc(run->backend->user, run->device, bytes,
-                                                        &state->device) != 0)) {
-    run->refused_bytes = gmlo_run_room(run, bytes);
+      run->backend->device_alloc(run->backend->user, run->device, bytes, &state->device) != 0) {
+    run->refused_bytes = bytes;
     return 0;
   }
   state->there = 1;
-  bytes = gmlo_run_room(run, bytes);
   gmlo_count_up(&run->stats.device_bytes, &run->stats.device_bytes_peak, bytes);
   return 1;
 }
 
 static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
-  const gmlake_offload_memory *m = run->memory;
-  size_t room = gmlo_run_room(run, bytes);
   if (!state->there) return;
-  if (bytes != 0 && m == NULL) {
+  if (bytes != 0) {
     run->backend->device_free(run->backend->user, run->device, state->device, bytes);
-  } else if (bytes != 0 && m->discard(m->user, state->range, room, run->desc.memory_stream) != 0) {
-    state->stuck = 1;
-    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
   }
   state->device = NULL;
   state->there = 0;
-  run->stats.device_bytes -= room;
+  run->stats.device_bytes -= bytes;
   run->refused_bytes = 0;
 }
 
@@ -5454,16 +5416,10 @@ static void gmlo_run_tensor_free_host(gmlake_offload_run *run, gmlo_run_tensor *
   run->stats.host_bytes -= bytes;
 }
 
-/* Its job is gone, and it is not being copied. */
+/* Frees both. pre: it is not being copied. */
 static void gmlo_run_tensor_end(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
-  const gmlake_offload_memory *m = run->memory;
-  void *stream = run->desc.memory_stream;
   gmlo_run_tensor_free(run, state, bytes);
   gmlo_run_tensor_free_host(run, state, bytes);
-  if (state->range == NULL) return;
-  if (state->stuck) (void)m->discard(m->user, state->range, gmlo_run_room(run, bytes), stream);
-  m->release(m->user, state->range, stream);
-  state->range = NULL;
 }
 
 /* ---- Steps of an iteration ---- */
@@ -5687,9 +5643,7 @@ static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
   }
   if (state->dead) {
     state->dead = 0;
-    gmlo_run_tensor_free(run, state, bytes);
-    gmlo_run_tensor_free_host(run, state, bytes);
-    if (state == &run->lanes[lane].orphan) gmlo_run_tensor_end(run, state, bytes);
+    gmlo_run_tensor_end(run, state, bytes);
   }
 }
 
@@ -5773,7 +5727,7 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
 static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
   const gmlo_copy_lane *l = &run->lanes[GMLO_OUT];
   size_t i, bytes = 0;
-  if (l->busy && !gmlo_lane_tensor(run, GMLO_OUT)->keep) bytes += gmlo_run_room(run, l->now_bytes);
+  if (l->busy && !gmlo_lane_tensor(run, GMLO_OUT)->keep) bytes += l->now_bytes;
   for (i = 0; i < run->request_count; i++) {
     const gmlo_request *request = &run->requests[i];
     if (request->action == GMLAKE_OFFLOAD_SWAP_IN || !gmlo_run_out_is_valid(run, request) ||
@@ -5781,7 +5735,7 @@ static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
          gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor, 0))) {
       continue;
     }
-    bytes += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[request->job], request->tensor));
+    bytes += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
   }
   return bytes;
 }
@@ -5808,7 +5762,7 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
     }
     gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_OUT, job, tensor, 1);
     if (run->failed != GMLAKE_OFFLOAD_OK) return 0;
-    leaving += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[job], tensor));
+    leaving += gmlo_run_bytes(&run->jobs[job], tensor);
     changed = 1;
   }
   return changed;
@@ -5826,15 +5780,14 @@ static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
 /* Starts the next swap in, if there is one and memory for it. 1 if something changed. */
 static int gmlo_run_next_in(gmlake_offload_run *run) {
   gmlo_copy_lane *l = &run->lanes[GMLO_IN];
-  size_t next = l->busy ? run->request_count : gmlo_run_next_request(run, GMLO_IN), bytes, room;
+  size_t next = l->busy ? run->request_count : gmlo_run_next_request(run, GMLO_IN), bytes;
   const gmlo_request *request;
   gmlo_run_tensor *state;
   if (next == run->request_count) return 0;
   request = &run->requests[next];
   bytes = gmlo_run_bytes(&run->jobs[request->job], request->tensor);
-  room = gmlo_run_room(run, bytes);
   if (run->hungry && !(request->on_demand && request->job == run->acquirer) &&
-      (request->on_demand || !gmlo_run_spares(run, room))) {
+      (request->on_demand || !gmlo_run_spares(run, bytes))) {
     return 0;
   }
   state = gmlo_request_tensor(run, request);
@@ -5843,8 +5796,8 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
     (void)gmlo_run_take_request(run, next);
     return 1;
   }
-  if (!gmlo_run_fits(run, room) || !gmlo_run_tensor_alloc(run, state, bytes)) {
-    return request->on_demand && run->acquirer == request->job ? gmlo_run_reclaim(run, room) : 0;
+  if (!gmlo_run_fits(run, bytes) || !gmlo_run_tensor_alloc(run, state, bytes)) {
+    return request->on_demand && run->acquirer == request->job ? gmlo_run_reclaim(run, bytes) : 0;
   }
   l->now = gmlo_run_take_request(run, next);
   if (bytes != 0) gmlo_copy_start(run, GMLO_IN, state, bytes);
@@ -5869,7 +5822,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
     if (state->there || (i < read_count && state->coming)) continue;
     if (i >= read_count && (gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) != 0) continue;
     if (i >= read_count) {
-      *out_bytes += gmlo_run_room(run, gmlo_run_bytes(job, tensor));
+      *out_bytes += gmlo_run_bytes(job, tensor);
       continue;
     }
     ready = 0;
@@ -6178,9 +6131,7 @@ static void gmlo_run_drop(gmlake_offload_run *run, gmlo_run_job *job, uint32_t t
   if (state->pins != 0) return; /* a step that runs makes it again, and frees it */
   state->last_op = GMLAKE_OFFLOAD_NONE;
   state->dead = state->going || state->coming; /* then gmlo_copy_done frees it */
-  if (state->dead) return;
-  gmlo_run_tensor_free(run, state, bytes);
-  gmlo_run_tensor_free_host(run, state, bytes);
+  if (!state->dead) gmlo_run_tensor_end(run, state, bytes);
 }
 
 /* Frees what no step after job->at needs: intermediates, and what is written only beside a tensor
@@ -6337,7 +6288,7 @@ static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id)
   for (t = 0; t < job->graph->tensor_count; t++) {
     gmlo_run_tensor *state = &job->tensors[t];
     size_t bytes = job->graph->tensors[t].bytes;
-    int on_host = state->host_valid || !gmlo_run_fits(run, gmlo_run_room(run, bytes));
+    int on_host = state->host_valid || !gmlo_run_fits(run, bytes);
     if (gmlo_kind_is_made(job->graph->tensors[t].kind)) continue;
     if (!on_host && !gmlo_run_tensor_alloc(run, state, bytes)) on_host = 1;
     if (on_host && !gmlo_run_tensor_alloc_host(run, state, bytes)) {
@@ -6418,7 +6369,6 @@ static int gmlo_run_desc_valid(const gmlake_offload_run_desc *desc) {
       GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER | GMLAKE_OFFLOAD_FIXED_OPS;
   const unsigned order = desc->flags & orders;
   return gmlo_backend_valid(desc->backend, 1) && gmlo_host_valid(&desc->host) &&
-         (desc->memory == NULL || gmlo_memory_valid(desc->memory)) &&
          (desc->flags & ~(orders | GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) == 0 &&
          (order & (order - 1)) == 0 && desc->stream_count <= GMLO_WIDTH_MAX &&
          desc->copy_count <= GMLO_WIDTH_MAX &&
@@ -6439,7 +6389,6 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   run->backend = run->works.backend = desc->backend;
   run->works.host = desc->host;
   run->works.stats = &run->stats;
-  run->memory = desc->memory;
   run->acquirer = GMLAKE_OFFLOAD_NONE;
   *out_run = run;
   return GMLAKE_OFFLOAD_OK;

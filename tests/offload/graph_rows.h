@@ -192,11 +192,6 @@ static const row graph_rows[] = {
     {"inputs_are_overwritten",
      "i=100i a=1 i>a:1000 a>:1000 out:i,1,0 in:i,none,0 by-hand run:1 write:a,1!I write:i,0 run:1 "
      "write:i,1 run:1 write:i,2 run:1 write:i,3 run:1"},
-    /* No address changes while tensors leave and come back more than a thousand times. The limit
-       counts whole chunks. */
-    {"addresses_of_a_run_stay",
-     CIRCLE "{stays:256b divisor:1 limit:3072b} run:1100 moves=0 ins>550 outs>550 "
-            "device_peak<=3072 device_peak/256*256=device_peak {limit:3003b} run:1!D"},
 
     /* ---- Memgraphs ---- */
 
@@ -267,8 +262,6 @@ static const row graph_fault_rows[] = {
      "run:2"},
     {"running",
      "{overhead:.2 target:1 divisor:65536} random:(7|11),18 plan {limit:plan_peak} faults run:2"},
-    /* What is refused is made room for, or asked for again. */
-    {"running_where_addresses_stay", CIRCLE "seal {stays:256b divisor:1 limit:3072b} faults run:3"},
     {"compiling_and_executing",
      "{tight reload:1 jitter:.3} random:11,60,3 faults compile execute:2"},
     {"executing", "{chunk:64b} " FOUR_LAYERS "compile:6 faults {jitter:.3} execute:2"},

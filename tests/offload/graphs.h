@@ -39,7 +39,6 @@ static struct graph_world {
   gmlake_offload_event events[EVENTS];
   size_t event_count;
   machine machine;
-  gmlake_offload_memory memory; /* of the machine, where addresses stay */
   act acts[ACTS];
   size_t act_count;
   int has_failed; /* the run */
@@ -133,7 +132,6 @@ static const figure graph_figures[] = {
     CENSUS_FIGURE("out_busy", out_busy_ns),
     CENSUS_FIGURE("in_busy", in_busy_ns),
     {"ahead", OF_WATCH, offsetof(struct watch, most_under_way)}, /* operators at once */
-    {"moves", OF_WATCH, offsetof(struct watch, moves)}, /* uses at another address than before */
     NODE_FIGURE("nodes", node_count),
     NODE_FIGURE("edges", edge_count),
     NODE_FIGURE("memory_edges", memory_edge_count),
@@ -277,11 +275,6 @@ static void open_machine(machine *m, const gmlake_offload_memgraph *memgraph, in
     desc.stream_count = desc.copy_count = (uint32_t)player.options[OPT_STREAMS];
     if (desc.launch_ahead_max) desc.stream_count = 1;
   }
-  if (is_limited && option_is_set(OPT_STAYS)) {
-    MUST(gmlake_offload_mock_get_memory(m->mock, option_bytes(OPT_STAYS), &g.memory));
-    desc.memory = &g.memory;
-    desc.memory_stream = &g;
-  }
   MUST(gmlake_offload_run_create(&desc, &m->run));
   m->is_memgraph = memgraph != NULL;
   if (!memgraph) return;
@@ -331,8 +324,7 @@ static uint64_t close_machine(machine *m) {
   gmlake_offload_run_destroy(m->run);
   gmlake_offload_mock_get_census(m->mock, &census);
   JUDGE(census.host_bytes == 0);
-  JUDGE(census.device_bytes == 0 || g.memory.user); /* which is given up in the order of a stream */
-  g.memory.user = NULL;
+  JUDGE(census.device_bytes == 0);
   gmlake_offload_mock_destroy(m->mock);
   memset(m, 0, sizeof *m);
   return digest;

@@ -115,44 +115,43 @@ static const struct word {
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
 /* Name, word, form; 0: it is 1 where it stands. */
-#define OPTIONS(X)                                                                      \
-  X(FREE, "free", 0)           /* a program that takes what comes */                    \
-  X(CHUNK, "chunk", 'z')       /* the unit */                                           \
-  X(LIMIT, "limit", 'z')       /* of the session or the run; 0: none */                 \
-  X(DEVICE, "device", 'z')     /* what the device has; else the limit */                \
-  X(LINK, "link", 'n')         /* bytes a second in each direction */                   \
-  X(JITTER, "jitter", 'n')     /* of operators and copies */                            \
-  X(MIN, "min", 'z')           /* smaller tensors stay */                               \
-  X(TRIES, "tries", 'n')       /* of the planner */                                     \
-  X(PAPER, "paper", 0)         /* plans in paper mode */                                \
-  X(TOLD, "told", 0)           /* [session] it knows the link's speed */                \
-  X(LAKE, "lake", 0)           /* memory is a lake's */                                 \
-  X(MAP, "map", 't')           /* which takes so long to map a chunk */                 \
-  X(NUMBERED, "numbered", 0)   /* chunks have numbers */                                \
-  X(CHECKED, "checked", 0)     /* what is away is not mapped */                         \
-  X(HOST_MAX, "host-max", 'z') /* of pinned memory */                                   \
-  X(THREADS, "threads", 'n')   /* [session] that plan: see sessions.h */                \
-  X(TIME, "time", 't')         /* of a step that does not say */                        \
-  X(UNORDERED, "unordered", 0) /* [graph] operators may be in any order */              \
-  X(TARGET, "target", 'z')     /* the planner's */                                      \
-  X(OVERHEAD, "overhead", 'n')                                                          \
-  X(NO_RECOMPUTE, "no-recompute", 0)                                                    \
-  X(RATIO, "ratio", 'n')                                                                \
-  X(JOBS, "jobs", 'n')                                                                  \
-  X(BOTH, "both", 'n')           /* bytes a second in both directions together */       \
-  X(UNPLANNED, "unplanned", 'n') /* 1: the run's jobs get no plan */                    \
-  X(STRICT, "strict", 0)                                                                \
-  X(LRU, "lru", 0)                                                                      \
-  X(AHEAD, "ahead", 'n')                                                                \
-  X(DIVISOR, "divisor", 'n') /* of its mock */                                          \
-  X(STAYS, "stays", 'z')     /* its tensors keep their addresses; size of the chunks */ \
-  X(ALIGN, "align", 'z')     /* the memgraph's */                                       \
-  X(ALLOC, "alloc", 'n')     /* memory is taken so many ns ahead, and 1 more */         \
-  X(RELOAD, "reload", 'n')   /* the same of reloads */                                  \
-  X(TIGHT, "tight", 0)       /* devices have what their largest operators take, */      \
-  X(SPARE, "spare", 'n')     /* and that share of the rest */                           \
-  X(COPY, "copy", 't')       /* what a copy is thought to take beside its bytes */      \
-  X(ORDER, "order", 'n')     /* of nodes: 0 any, 1 fixed_ops, 2 fixed, 3 simulated */   \
+#define OPTIONS(X)                                                                    \
+  X(FREE, "free", 0)           /* a program that takes what comes */                  \
+  X(CHUNK, "chunk", 'z')       /* the unit */                                         \
+  X(LIMIT, "limit", 'z')       /* of the session or the run; 0: none */               \
+  X(DEVICE, "device", 'z')     /* what the device has; else the limit */              \
+  X(LINK, "link", 'n')         /* bytes a second in each direction */                 \
+  X(JITTER, "jitter", 'n')     /* of operators and copies */                          \
+  X(MIN, "min", 'z')           /* smaller tensors stay */                             \
+  X(TRIES, "tries", 'n')       /* of the planner */                                   \
+  X(PAPER, "paper", 0)         /* plans in paper mode */                              \
+  X(TOLD, "told", 0)           /* [session] it knows the link's speed */              \
+  X(LAKE, "lake", 0)           /* memory is a lake's */                               \
+  X(MAP, "map", 't')           /* which takes so long to map a chunk */               \
+  X(NUMBERED, "numbered", 0)   /* chunks have numbers */                              \
+  X(CHECKED, "checked", 0)     /* what is away is not mapped */                       \
+  X(HOST_MAX, "host-max", 'z') /* of pinned memory */                                 \
+  X(THREADS, "threads", 'n')   /* [session] that plan: see sessions.h */              \
+  X(TIME, "time", 't')         /* of a step that does not say */                      \
+  X(UNORDERED, "unordered", 0) /* [graph] operators may be in any order */            \
+  X(TARGET, "target", 'z')     /* the planner's */                                    \
+  X(OVERHEAD, "overhead", 'n')                                                        \
+  X(NO_RECOMPUTE, "no-recompute", 0)                                                  \
+  X(RATIO, "ratio", 'n')                                                              \
+  X(JOBS, "jobs", 'n')                                                                \
+  X(BOTH, "both", 'n')           /* bytes a second in both directions together */     \
+  X(UNPLANNED, "unplanned", 'n') /* 1: the run's jobs get no plan */                  \
+  X(STRICT, "strict", 0)                                                              \
+  X(LRU, "lru", 0)                                                                    \
+  X(AHEAD, "ahead", 'n')                                                              \
+  X(DIVISOR, "divisor", 'n') /* of its mock */                                        \
+  X(ALIGN, "align", 'z')     /* the memgraph's */                                     \
+  X(ALLOC, "alloc", 'n')     /* memory is taken so many ns ahead, and 1 more */       \
+  X(RELOAD, "reload", 'n')   /* the same of reloads */                                \
+  X(TIGHT, "tight", 0)       /* devices have what their largest operators take, */    \
+  X(SPARE, "spare", 'n')     /* and that share of the rest */                         \
+  X(COPY, "copy", 't')       /* what a copy is thought to take beside its bytes */    \
+  X(ORDER, "order", 'n')     /* of nodes: 0 any, 1 fixed_ops, 2 fixed, 3 simulated */ \
   X(STREAMS, "streams", 'n') /* that it has; 0: 1 */
 
 #define OPTION_NAME(name, word, form) OPT_##name,

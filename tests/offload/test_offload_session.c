@@ -12,7 +12,6 @@
 #include "session_rows.h"
 #include "sessions.h"
 #include "shrink.h"
-#include "watch.h"
 
 #define CHUNK ((size_t)4096)
 
@@ -506,56 +505,6 @@ static void slices_of_any_size_plan_alike(void **state) {
   with_memory(0, 5e8, 0, train_layers);
 }
 
-/* ---- A run in a lake ---- */
-
-static uint64_t digests[2];
-static int run_is_in_lake;
-#define ITERATIONS 200
-
-static void run_once(void) {
-  gmlake_offload_graph *graph = new_graph(0);
-  const size_t bytes = 2 * CHUNK - 200;
-  uint32_t p = tensor(graph, bytes, GMLAKE_OFFLOAD_PERSISTENT), a = made(graph, bytes),
-           b = made(graph, bytes), c = made(graph, bytes), job;
-  gmlake_offload_run_desc desc;
-  gmlake_offload_run_stats stats;
-  gmlake_offload_run *run;
-  op(graph, 10 * US, p, NONE, a);
-  op(graph, 10 * US, a, NONE, b);
-  op(graph, 10 * US, a, b, c); /* p is away */
-  op(graph, 10 * US, c, p, p);
-  assert_ok(gmlake_offload_graph_seal(graph));
-  memset(&desc, 0, sizeof desc);
-  desc.backend = watched(s.mock);
-  desc.limit_bytes = s.limit;
-  desc.memory = run_is_in_lake ? &s.memory : NULL;
-  desc.memory_stream = GMLAKE_STREAM_NONE;
-  desc.host = counted;
-  assert_ok(gmlake_offload_run_create(&desc, &run));
-  assert_ok(gmlake_offload_run_add_job(run, graph, NULL, &job));
-  assert_ok(gmlake_offload_run_iterations(run, ITERATIONS));
-  stats.struct_bytes = 0;
-  assert_ok(gmlake_offload_run_get_stats(run, &stats));
-  if (s.limit) assert_true(stats.in_count >= ITERATIONS / 2 && stats.device_bytes_peak <= s.limit);
-  if (run_is_in_lake) assert_int_equal(watch.moves, 0);
-  if (run_is_in_lake) assert_true(lake_peak() <= s.limit);
-  gmlake_offload_mock_get_census(s.mock, &s.census);
-  assert_int_equal(s.census.race_count, 0);
-  digests[run_is_in_lake] = s.census.digest;
-  gmlake_offload_run_destroy(run);
-  gmlake_offload_graph_destroy(graph);
-}
-
-/* No address changes, and the results are those of a run in which nothing moves. */
-static void runs_keep_addresses_in_a_lake(void **state) {
-  (void)state;
-  run_is_in_lake = 1;
-  with_memory(6 * CHUNK, 5e8, 1, run_once);
-  run_is_in_lake = 0;
-  with_memory(0, 5e8, 0, run_once);
-  assert_true(digests[0] == digests[1]);
-}
-
 /* ---- Wrong arguments ---- */
 
 static void wrong_descriptions(gmlake_offload_session_desc *desc) {
@@ -702,7 +651,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(the_farthest_next_use_leaves),
       cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
-      cmocka_unit_test(runs_keep_addresses_in_a_lake),
       cmocka_unit_test(pinned_memory_is_divided),
       cmocka_unit_test(wrong_arguments),
   };

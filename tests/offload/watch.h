@@ -1,5 +1,5 @@
-/* A mock whose operators are watched: how many are under way, on which streams, and where their
-   tensors are. One at a time. */
+/* A mock whose operators are watched: how many are under way, and on which streams. One at a
+   time. */
 #if !defined(OFFLOAD_WATCH_H)
 #define OFFLOAD_WATCH_H
 
@@ -15,16 +15,8 @@ static struct watch {
   const gmlake_offload_backend *mock;
   watched_op ops[WATCHED];
   uint64_t under_way, most_under_way, most_stream;
-  size_t clashes;    /* launches on a device and a stream that had one */
-  void *at[WATCHED]; /* by tensor, of the first job: where an operator used it last */
-  size_t moves;      /* uses elsewhere than before */
+  size_t clashes; /* launches on a device and a stream that had one */
 } watch;
-
-static void watch_place(uint32_t id, void *ptr) {
-  if (id >= WATCHED) return;
-  watch.moves += watch.at[id] != NULL && watch.at[id] != ptr;
-  watch.at[id] = ptr;
-}
 
 static int watch_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   size_t i, room = WATCHED;
@@ -40,10 +32,6 @@ static int watch_launch(void *user, const gmlake_offload_launch *launch, void *s
   watch.ops[room].device = launch->desc.device;
   if (launch->stream > watch.most_stream) watch.most_stream = launch->stream;
   if (++watch.under_way > watch.most_under_way) watch.most_under_way = watch.under_way;
-  for (i = 0; launch->job == 0 && i < launch->desc.read_count; i++)
-    watch_place(launch->desc.reads[i], launch->reads[i]);
-  for (i = 0; launch->job == 0 && i < launch->desc.write_count; i++)
-    watch_place(launch->desc.writes[i], launch->writes[i]);
   return watch.mock->launch(user, launch, stream);
 }
 
