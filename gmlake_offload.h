@@ -989,8 +989,9 @@ gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_add_memgraph(
     gmlake_offload_run *run, const gmlake_offload_memgraph *memgraph, uint32_t *out_job);
 
-/* Stops a job, after its present iteration if one is under way, else at once. Then its tensors are
-   freed, and another job may get its number. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Stops a job, after its present iteration if one is under way, else at once. Then its copies have
+   ended and its tensors are freed, and another job may get its number. Errors: INVALID_ARGUMENT,
+   UNKNOWN_ID; BACKEND, after which the run can only be destroyed. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
                                                                        uint32_t job);
 
@@ -4615,8 +4616,8 @@ static gmlake_offload_plan *gmlo_emit_plan(const gmlo_cyclic *c, uint32_t job,
 }
 
 /* ---- >>work: what is under way on a backend -----------------------------------------------------
-   Owns, for each thing that was started and has not ended, the event behind it on its stream, or
-   the time of a timer; and the token by which its owner knows it. Invariants:
+   Owns, for each thing that was started and has not ended, the event behind it on its stream, and
+   the token by which its owner knows it. Invariants:
    [W1] Work that was queued is in `tasks` until its token was taken. Where it cannot get an event,
         or an event can no longer be asked about, the host has waited for it.
    [W2] Tasks stand in the order in which they began. Of those that have ended the first is taken.
@@ -4629,11 +4630,10 @@ typedef struct gmlo_spare {
 } gmlo_spare;
 
 typedef struct gmlo_task {
-  gmlo_spare behind; /* event NULL: a timer */
+  gmlo_spare behind;
   void *stream;
   uint32_t number; /* of the device's streams */
   int is_behind;   /* another task of its stream has begun before it */
-  uint64_t at_ns;  /* of a timer */
   uint64_t token;
 } gmlo_task;
 
@@ -4655,21 +4655,9 @@ static int gmlo_works_now(gmlo_works *works) {
 /* The first task from number `i` on that is on stream `number` of the device; count: there is
    none. */
 static size_t gmlo_works_find(const gmlo_works *works, size_t i, uint32_t device, uint32_t number) {
-  for (; i < works->count; i++) {
-    const gmlo_task *task = &works->tasks[i];
-    if (task->behind.event != NULL && task->behind.device == device && task->number == number) {
-      break;
-    }
-  }
+  for (; i < works->count; i++)
+    if (works->tasks[i].behind.device == device && works->tasks[i].number == number) break;
   return i;
-}
-
-/* A new task, zeroed, which counts when `count` does. NULL if host memory is refused. */
-static gmlo_task *gmlo_works_add(gmlo_works *works, uint64_t token) {
-  gmlo_task *task = (gmlo_task *)gmlo_more(&works->host, &works->tasks, works->count, 1,
-                                           &works->capacity, sizeof *task);
-  if (task != NULL) task->token = token;
-  return task;
 }
 
 /* An event of the device that nothing uses. NULL if it is refused. Else there is room to give it
@@ -4690,12 +4678,15 @@ static void *gmlo_works_event(gmlo_works *works, uint32_t device) {
   return works->backend->event_create(works->backend->user, device, 0, &event) == 0 ? event : NULL;
 }
 
-/* What a task on stream `number` of the device needs beforehand. NULL if that is refused. */
+/* What a task on stream `number` of the device needs beforehand; it counts when it is queued. NULL
+   if that is refused. */
 static gmlo_task *gmlo_works_begin(gmlo_works *works, uint32_t device, uint32_t number,
                                    uint64_t token) {
   const gmlake_offload_backend *b = works->backend;
-  gmlo_task *task = gmlo_works_add(works, token);
+  gmlo_task *task = (gmlo_task *)gmlo_more(&works->host, &works->tasks, works->count, 1,
+                                           &works->capacity, sizeof *task);
   if (task == NULL || b->stream(b->user, device, number, &task->stream) != 0) return NULL;
+  task->token = token;
   task->number = number;
   task->is_behind = gmlo_works_find(works, 0, device, number) != works->count;
   task->behind.device = device;
@@ -4745,20 +4736,10 @@ static int gmlo_works_launch(gmlo_works *works, gmlake_offload_launch *launch, v
          gmlo_works_queued(works, task, b->launch(b->user, launch, task->stream) != 0);
 }
 
-/* Its token comes when that time has come. 0 if host memory is refused. */
-static int gmlo_works_timer(gmlo_works *works, uint64_t at_ns, uint64_t token) {
-  gmlo_task *task = gmlo_works_add(works, token);
-  if (task == NULL) return 0;
-  task->at_ns = at_ns;
-  works->count++;
-  return 1;
-}
-
 /* Takes task i away. */
 static void gmlo_works_remove(gmlo_works *works, size_t i) {
   gmlo_task task = works->tasks[i];
   memmove(&works->tasks[i], &works->tasks[i + 1], (--works->count - i) * sizeof task);
-  if (task.behind.event == NULL) return;
   works->spares[works->spare_count++] = task.behind;
   i = gmlo_works_find(works, i, task.behind.device, task.number);
   if (i < works->count) works->tasks[i].is_behind = 0;
@@ -4766,26 +4747,31 @@ static void gmlo_works_remove(gmlo_works *works, size_t i) {
 
 /* Waits for all that was queued, whose tokens are then gone. */
 static void gmlo_works_sync(gmlo_works *works) {
-  const gmlake_offload_backend *b = works->backend;
   while (works->count != 0) {
-    if (works->tasks[0].behind.event != NULL) (void)b->stream_sync(b->user, works->tasks[0].stream);
+    (void)works->backend->stream_sync(works->backend->user, works->tasks[0].stream);
     gmlo_works_remove(works, 0);
   }
 }
 
-/* Looks at all tasks. 1: the one that *out_token is of has ended; 0: none has, and no timer does
-   before *out_until; -1: the backend fails. [W2] */
-static int gmlo_works_look(gmlo_works *works, uint64_t *out_token, uint64_t *out_until) {
+/* Waits for the task of that token, which is then gone. 0 if the backend fails. */
+static int gmlo_works_finish(gmlo_works *works, uint64_t token) {
+  size_t i = 0;
+  while (works->tasks[i].token != token) i++;
+  if (works->backend->stream_sync(works->backend->user, works->tasks[i].stream) != 0) return 0;
+  gmlo_works_remove(works, i);
+  return 1;
+}
+
+/* Looks at all tasks. 1: the one that *out_token is of has ended; 0: none has; -1: the backend
+   fails. [W2] */
+static int gmlo_works_look(gmlo_works *works, uint64_t *out_token) {
   const gmlake_offload_backend *b = works->backend;
   size_t i;
-  *out_until = UINT64_MAX;
   if (!gmlo_works_now(works)) return -1;
   for (i = 0; i < works->count; i++) {
     const gmlo_task *task = &works->tasks[i];
-    void *event = task->behind.event;
-    int done = event == NULL && task->at_ns <= works->now_ns;
-    if (event == NULL && task->at_ns < *out_until) *out_until = task->at_ns;
-    if (event != NULL && !task->is_behind && b->event_done(b->user, event, &done) != 0) return -1;
+    int done = 0;
+    if (!task->is_behind && b->event_done(b->user, task->behind.event, &done) != 0) return -1;
     if (!done) continue;
     *out_token = task->token;
     gmlo_works_remove(works, i);
@@ -4794,18 +4780,17 @@ static int gmlo_works_look(gmlo_works *works, uint64_t *out_token, uint64_t *out
   return 0;
 }
 
-/* Waits until a task has ended. 0 if the backend fails or there is none: then no task is under way
-   any more. */
-static int gmlo_works_wait(gmlo_works *works, uint64_t *out_token) {
+/* Waits until a task has ended: 1; or that time has come: 0. -1 if the backend fails: then no task
+   is under way any more. */
+static int gmlo_works_wait(gmlo_works *works, uint64_t until_ns, uint64_t *out_token) {
   const gmlake_offload_backend *b = works->backend;
-  while (works->count != 0) {
-    uint64_t until;
-    int found = gmlo_works_look(works, out_token, &until);
-    if (found > 0) return 1;
-    if (found < 0 || (b->idle != NULL && b->idle(b->user, until) != 0)) break;
+  int found = gmlo_works_look(works, out_token);
+  while (found == 0 && works->now_ns < until_ns) {
+    found =
+        b->idle != NULL && b->idle(b->user, until_ns) != 0 ? -1 : gmlo_works_look(works, out_token);
   }
-  gmlo_works_sync(works);
-  return 0;
+  if (found < 0) gmlo_works_sync(works);
+  return found;
 }
 
 /* pre: no task is under way. */
@@ -5034,8 +5019,7 @@ static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
 #define GMLO_TOKEN_JOB 32   /* of a node its job is in those above, a number in those below */
 #define GMLO_TOKEN_OP 1u
 #define GMLO_TOKEN_COPY 2u
-#define GMLO_TOKEN_TIMER 3u
-#define GMLO_TOKEN_NODE 4u
+#define GMLO_TOKEN_NODE 3u
 #define GMLO_WIDTH_MAX 1024u   /* of stream_count and copy_count */
 #define GMLO_JOBS_MAX 0xFFFFFu /* so that [E4] fits in 32 bits */
 
@@ -5270,11 +5254,12 @@ static void gmlo_nodes_leave(gmlo_nodes *n) {
    [N4] At most one copy of each direction is under way. The operators of a job end in their order.
         More than one of a job is under way only if launch_ahead_max allows it, and only within one
         iteration.
-   [N5] Only one job at a time asks for on-demand swaps out: the acquirer. They leave the tensors of
-        its next operator alone, and what they free is the acquirer's. So jobs can neither wait for
-        each other's tensors in a circle nor take them from each other for ever.
-   [N6] Nothing refers to a job that is gone: its requests went with it, and a tensor of it that is
-        being copied belongs to the direction, which frees it when the copy ends.
+   [N5] Swaps on demand are for one job at a time, the acquirer: they bring what its next operator
+        lacks. They leave that operator's tensors alone, and what they free is the acquirer's. So
+        jobs can neither wait for each other's tensors in a circle nor take them from each other for
+        ever.
+   [N6] Nothing refers to a job that is gone: its requests went with it, and its copies have
+        ended.
    Cost: an operator O(its tensors), an on-demand swap out O(all tensors). Fails: where host memory
    is refused, where the backend fails, and where an operator needs more than the limit; the run is
    over then. */
@@ -5323,15 +5308,13 @@ typedef struct gmlo_request {
   gmlake_offload_action action; /* no RECOMPUTE */
   uint32_t job, tensor;
   uint32_t last_op; /* void if another operator used the tensor since */
-  uint32_t number;  /* of its timer; 0: its time has come */
-  int on_demand;
+  uint64_t at_ns;   /* its time; 0: it has come */
+  int on_demand;    /* no plan asked for it */
 } gmlo_request;
 
 typedef struct gmlo_copy_lane { /* one direction */
   int busy;
-  gmlo_request now; /* under way. If its job is gone, job is NONE and the tensor is `orphan` */
-  gmlo_run_tensor orphan;
-  size_t now_bytes;
+  uint32_t job, tensor; /* [busy] what is being copied */
 } gmlo_copy_lane;
 
 struct gmlake_offload_run {
@@ -5343,13 +5326,12 @@ struct gmlake_offload_run {
   gmlo_copy_lane lanes[2];
   gmlo_request *requests; /* in the order in which they were asked for */
   size_t request_count, request_capacity;
-  uint32_t request_number; /* counts up for their numbers */
-  size_t refused_bytes;    /* the backend refused so many; 0: not since memory was freed */
-  uint64_t uses;           /* counts up for used_at */
+  size_t refused_bytes; /* the backend refused so many; 0: not since memory was freed */
+  uint64_t uses;        /* counts up for used_at */
   gmlo_works works;
   uint32_t acquirer; /* [N5] a job, or NONE */
   int looping;       /* gmlake_offload_run_iterations is on the stack */
-  int hungry;        /* the acquirer waits for hungry_bytes, which no other job takes */
+  int hungry;        /* the acquirer waits for memory, of which no other job takes any: */
   size_t hungry_bytes;
   gmlake_offload_result failed;
   gmlake_offload_run_stats stats;
@@ -5491,77 +5473,36 @@ static gmlo_run_tensor *gmlo_request_tensor(const gmlake_offload_run *run,
   return &run->jobs[request->job].tensors[request->tensor];
 }
 
-/* The tensor that is being copied. */
-static gmlo_run_tensor *gmlo_lane_tensor(gmlake_offload_run *run, int lane) {
-  gmlo_copy_lane *l = &run->lanes[lane];
-  return l->now.job == GMLAKE_OFFLOAD_NONE ? &l->orphan : gmlo_request_tensor(run, &l->now);
+/* The first request for that action whose time has come, or with is_early has not: for that tensor,
+   or for any (job NONE). request_count: there is none. */
+static size_t gmlo_run_find_request(const gmlake_offload_run *run, gmlake_offload_action action,
+                                    uint32_t job, uint32_t tensor, int is_early) {
+  size_t i;
+  for (i = 0; i < run->request_count; i++) {
+    const gmlo_request *request = &run->requests[i];
+    if (request->action == action && (request->at_ns != 0) == is_early &&
+        (job == GMLAKE_OFFLOAD_NONE || (request->job == job && request->tensor == tensor))) {
+      break;
+    }
+  }
+  return i;
 }
 
-/* Whether there is a request with that action for the tensor: one whose time has come, or with
-   is_early one that waits for it. */
 static int gmlo_run_has_request(const gmlake_offload_run *run, gmlake_offload_action action,
                                 uint32_t job, uint32_t tensor, int is_early) {
-  size_t i;
-  for (i = 0; i < run->request_count; i++) {
-    const gmlo_request *request = &run->requests[i];
-    if (request->job == job && request->tensor == tensor && request->action == action &&
-        (request->number != 0) == is_early) {
-      return 1;
-    }
-  }
-  return 0;
+  return gmlo_run_find_request(run, action, job, tensor, is_early) != run->request_count;
 }
 
-static int gmlo_run_has_demand_in(const gmlake_offload_run *run, uint32_t job) {
-  size_t i;
-  for (i = 0; i < run->request_count; i++) {
-    const gmlo_request *request = &run->requests[i];
-    if (request->job == job && request->action == GMLAKE_OFFLOAD_SWAP_IN && request->on_demand)
-      return 1;
-  }
-  return 0;
-}
-
-/* The next copy of that direction whose time has come: of on-demand ones the first swap in of the
-   acquirer, else the last one; else the first one. request_count: there is none. */
-static size_t gmlo_run_next_request(const gmlake_offload_run *run, int lane) {
-  size_t i, next = run->request_count;
-  for (i = 0; i < run->request_count; i++) {
-    const gmlo_request *request = &run->requests[i], *best = &run->requests[next];
-    if ((int)request->action != lane || request->number != 0) continue;
-    if (next == run->request_count || (request->on_demand && !(lane == GMLO_IN && best->on_demand &&
-                                                               best->job == run->acquirer))) {
-      next = i;
-    }
-  }
-  return next;
-}
-
-/* Adds a request. 0 if host memory is refused. */
-static int gmlo_run_add_request(gmlake_offload_run *run, const gmlo_request *request) {
+static void gmlo_run_add_request(gmlake_offload_run *run, const gmlo_request *request) {
   gmlo_request *added =
       (gmlo_request *)gmlo_more(&run->desc.host, &run->requests, run->request_count, 1,
                                 &run->request_capacity, sizeof *added);
   if (added == NULL) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-    return 0;
+    return;
   }
   *added = *request;
   run->request_count++;
-  return 1;
-}
-
-/* Asks for a copy of the tensor now. */
-static void gmlo_run_ask(gmlake_offload_run *run, gmlake_offload_action action, uint32_t job,
-                         uint32_t tensor, int on_demand) {
-  gmlo_request request;
-  memset(&request, 0, sizeof request);
-  request.action = action;
-  request.job = job;
-  request.tensor = tensor;
-  request.last_op = gmlo_request_tensor(run, &request)->last_op;
-  request.on_demand = on_demand;
-  (void)gmlo_run_add_request(run, &request);
 }
 
 static gmlo_request gmlo_run_take_request(gmlake_offload_run *run, size_t i) {
@@ -5570,8 +5511,14 @@ static gmlo_request gmlo_run_take_request(gmlake_offload_run *run, size_t i) {
   return request;
 }
 
-static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *state,
-                            size_t bytes) {
+static uint64_t gmlo_lane_token(int lane) {
+  return (uint64_t)GMLO_TOKEN_COPY << GMLO_TOKEN_SHIFT | (uint64_t)(unsigned)lane;
+}
+
+/* pre: the tensor has memory at both ends, and the direction is not busy. */
+static void gmlo_copy_start(gmlake_offload_run *run, int lane, uint32_t job, uint32_t tensor,
+                            int on_demand) {
+  gmlo_run_tensor *state = &run->jobs[job].tensors[tensor];
   gmlo_copy_lane *l = &run->lanes[lane];
   gmlake_offload_copy copy;
   memset(&copy, 0, sizeof copy);
@@ -5579,58 +5526,27 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *
   copy.to_host = lane == GMLO_OUT;
   copy.device_ptr = state->device;
   copy.host_ptr = state->host;
-  copy.bytes = bytes;
-  if (!gmlo_works_copy(&run->works, &copy, (uint32_t)lane,
-                       (uint64_t)GMLO_TOKEN_COPY << GMLO_TOKEN_SHIFT | (uint64_t)(unsigned)lane)) {
+  copy.bytes = gmlo_run_bytes(&run->jobs[job], tensor);
+  if (!gmlo_works_copy(&run->works, &copy, (uint32_t)lane, gmlo_lane_token(lane))) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return;
   }
   l->busy = 1;
-  l->now_bytes = bytes;
+  l->job = job;
+  l->tensor = tensor;
   if (lane == GMLO_OUT) {
     state->going = 1;
-    run->stats.on_demand_out_count += (uint64_t)(l->now.on_demand != 0);
+    run->stats.on_demand_out_count += (uint64_t)on_demand;
   } else {
     state->coming = 1;
-    run->stats.on_demand_in_count += (uint64_t)(l->now.on_demand != 0);
+    run->stats.on_demand_in_count += (uint64_t)on_demand;
   }
-}
-
-/* Whether a swap out may still happen: the tensor is on the device, nothing uses or copies it, and
-   no operator used it since. */
-static int gmlo_run_out_is_valid(const gmlake_offload_run *run, const gmlo_request *request) {
-  const gmlo_run_tensor *state = gmlo_request_tensor(run, request);
-  return state->there && !state->coming && !state->going && state->pins == 0 &&
-         state->last_op == request->last_op;
-}
-
-/* Starts the next swap out, if there is one. 1 if something changed. */
-static int gmlo_run_next_out(gmlake_offload_run *run) {
-  gmlo_copy_lane *l = &run->lanes[GMLO_OUT];
-  size_t next = l->busy ? run->request_count : gmlo_run_next_request(run, GMLO_OUT), bytes;
-  gmlo_run_tensor *state;
-  if (next == run->request_count) return 0;
-  l->now = gmlo_run_take_request(run, next);
-  if (!gmlo_run_out_is_valid(run, &l->now)) {
-    run->stats.void_count++;
-    return 1;
-  }
-  state = gmlo_request_tensor(run, &l->now);
-  bytes = gmlo_run_bytes(&run->jobs[l->now.job], l->now.tensor);
-  if (state->host_valid || bytes == 0) {
-    state->host_valid = 1;
-    gmlo_run_tensor_free(run, state, bytes);
-  } else if (!gmlo_run_tensor_alloc_host(run, state, bytes)) {
-    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-  } else {
-    gmlo_copy_start(run, GMLO_OUT, state, bytes);
-  }
-  return 1;
 }
 
 static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
-  gmlo_run_tensor *state = gmlo_lane_tensor(run, lane);
-  size_t bytes = run->lanes[lane].now_bytes;
+  const gmlo_run_job *job = &run->jobs[run->lanes[lane].job];
+  gmlo_run_tensor *state = &job->tensors[run->lanes[lane].tensor];
+  size_t bytes = gmlo_run_bytes(job, run->lanes[lane].tensor);
   run->lanes[lane].busy = 0;
   if (lane == GMLO_IN) {
     state->coming = 0;
@@ -5647,6 +5563,17 @@ static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
   }
 }
 
+/* Whether the tensor is on the device, and nothing uses or copies it. */
+static int gmlo_run_is_idle(const gmlo_run_tensor *state) {
+  return state->there && !state->coming && !state->going && state->pins == 0;
+}
+
+/* Whether a swap out may still happen: no operator used the tensor since. */
+static int gmlo_run_out_is_valid(const gmlake_offload_run *run, const gmlo_request *request) {
+  const gmlo_run_tensor *state = gmlo_request_tensor(run, request);
+  return gmlo_run_is_idle(state) && state->last_op == request->last_op;
+}
+
 /* ---- Memory on demand ---- */
 
 static int gmlo_run_next_uses(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
@@ -5660,9 +5587,7 @@ static int gmlo_run_leaves(const gmlake_offload_run *run, uint32_t job, uint32_t
   size_t i;
   for (i = 0; i < run->request_count; i++) {
     const gmlo_request *request = &run->requests[i];
-    if (request->job == job && request->tensor == tensor &&
-        request->action != GMLAKE_OFFLOAD_SWAP_IN &&
-        (request->number == 0 || request->last_op == gmlo_request_tensor(run, request)->last_op)) {
+    if (request->job == job && request->tensor == tensor && gmlo_run_out_is_valid(run, request)) {
       return 1;
     }
   }
@@ -5670,10 +5595,9 @@ static int gmlo_run_leaves(const gmlake_offload_run *run, uint32_t job, uint32_t
 }
 
 static int gmlo_run_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
-  const gmlo_run_tensor *state = &run->jobs[job].tensors[tensor];
-  return state->there && !state->coming && !state->going && state->pins == 0 &&
-         run->jobs[job].graph->tensors[tensor].bytes != 0 && !gmlo_run_leaves(run, job, tensor) &&
-         !gmlo_run_next_uses(run, job, tensor);
+  const gmlo_run_job *j = &run->jobs[job];
+  return gmlo_run_is_idle(&j->tensors[tensor]) && j->graph->tensors[tensor].bytes != 0 &&
+         !gmlo_run_leaves(run, job, tensor) && !gmlo_run_next_uses(run, job, tensor);
 }
 
 /* The position of the job's next operator that does not run again. */
@@ -5722,92 +5646,131 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
   return found;
 }
 
-/* Bytes that will be free after the swap out under way, those that wait for their turn and those
-   that wait for their time. */
-static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
+/* Starts the next swap out whose time has come: the last one on demand, else the first. 1 if
+   something changed. */
+static int gmlo_run_next_out(gmlake_offload_run *run) {
+  size_t i, next = run->request_count, bytes;
+  gmlo_request request;
+  gmlo_run_tensor *state;
+  for (i = 0; i < run->request_count && !run->lanes[GMLO_OUT].busy; i++) {
+    if (run->requests[i].action == GMLAKE_OFFLOAD_SWAP_OUT && run->requests[i].at_ns == 0 &&
+        (next == run->request_count || run->requests[i].on_demand)) {
+      next = i;
+    }
+  }
+  if (next == run->request_count) return 0;
+  request = gmlo_run_take_request(run, next);
+  state = gmlo_request_tensor(run, &request);
+  bytes = gmlo_run_bytes(&run->jobs[request.job], request.tensor);
+  if (!gmlo_run_out_is_valid(run, &request)) {
+    run->stats.void_count++;
+  } else if (state->host_valid || bytes == 0) {
+    state->host_valid = 1;
+    gmlo_run_tensor_free(run, state, bytes);
+  } else if (!gmlo_run_tensor_alloc_host(run, state, bytes)) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  } else {
+    gmlo_copy_start(run, GMLO_OUT, request.job, request.tensor, request.on_demand);
+  }
+  return 1;
+}
+
+/* Whether so many bytes have room behind the swap out under way, those that wait for their turn and
+   those that wait for their time. */
+static int gmlo_run_fits_behind(const gmlake_offload_run *run, size_t bytes) {
   const gmlo_copy_lane *l = &run->lanes[GMLO_OUT];
-  size_t i, bytes = 0;
-  if (l->busy && !gmlo_lane_tensor(run, GMLO_OUT)->keep) bytes += l->now_bytes;
+  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, used, i;
+  size_t leaving = 0;
+  if (l->busy && !run->jobs[l->job].tensors[l->tensor].keep)
+    leaving = gmlo_run_bytes(&run->jobs[l->job], l->tensor);
   for (i = 0; i < run->request_count; i++) {
     const gmlo_request *request = &run->requests[i];
     if (request->action == GMLAKE_OFFLOAD_SWAP_IN || !gmlo_run_out_is_valid(run, request) ||
-        (request->number != 0 &&
+        (request->at_ns != 0 &&
          gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor, 0))) {
       continue;
     }
-    bytes += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
+    leaving += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
   }
-  return bytes;
+  used = run->stats.device_bytes - leaving;
+  return used <= limit && bytes <= limit - used && (run->refused_bytes == 0 || leaving >= bytes);
 }
 
-/* Asks for on-demand swaps out until `bytes` will have room. 1 if something changed. [N5] */
+/* The acquirer needs so much memory: asks for swaps out until it will have room. 1 if something
+   changed. [N5] */
 static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
-  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
-  uint32_t job = 0, tensor = 0;
+  gmlo_request request;
   int changed = 0;
+  memset(&request, 0, sizeof request);
+  request.action = GMLAKE_OFFLOAD_SWAP_OUT;
+  request.on_demand = 1;
   run->hungry = 1;
   run->hungry_bytes = bytes;
-  leaving = gmlo_run_leaving_bytes(run);
-  while (run->stats.device_bytes - leaving > limit ||
-         bytes > limit - (run->stats.device_bytes - leaving) ||
-         (run->refused_bytes != 0 && leaving < bytes)) {
-    if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 ||
-        !gmlo_run_find_victim(run, &job, &tensor)) {
-      if (run->works.count != 0 || leaving != 0 ||
-          gmlo_run_next_request(run, GMLO_OUT) != run->request_count) {
-        return changed;
-      }
-      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
-      return 0;
-    }
-    gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_OUT, job, tensor, 1);
-    if (run->failed != GMLAKE_OFFLOAD_OK) return 0;
-    leaving += gmlo_run_bytes(&run->jobs[job], tensor);
+  while (!gmlo_run_fits_behind(run, bytes) && run->failed == GMLAKE_OFFLOAD_OK &&
+         (run->desc.flags & GMLAKE_OFFLOAD_STRICT) == 0 &&
+         gmlo_run_find_victim(run, &request.job, &request.tensor)) {
+    request.last_op = gmlo_request_tensor(run, &request)->last_op;
+    gmlo_run_add_request(run, &request);
     changed = 1;
   }
   return changed;
 }
 
-/* Whether the acquirer still gets what it waits for if another job takes `bytes` now: from the
-   tensors that are leaving. */
-static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
-  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
-  size_t used = run->stats.device_bytes - gmlo_run_leaving_bytes(run);
-  return run->refused_bytes == 0 && used <= limit && bytes <= limit - used &&
-         run->hungry_bytes <= limit - used - bytes;
+/* A tensor that the acquirer's next step lacks, and that no plan brings later. NONE: there is
+   none. */
+static uint32_t gmlo_run_missing(const gmlake_offload_run *run) {
+  const gmlo_run_job *job = &run->jobs[run->acquirer];
+  uint32_t op = job->steps[job->at].op;
+  size_t i;
+  for (i = 0; i < job->graph->ops[op].read_count; i++) {
+    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
+    if (!job->tensors[tensor].there &&
+        !gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, run->acquirer, tensor, 1)) {
+      return tensor;
+    }
+  }
+  return GMLAKE_OFFLOAD_NONE;
 }
 
-/* Starts the next swap in, if there is one and memory for it. 1 if something changed. */
+/* Starts the next swap in, if there is memory for it: of what the acquirer needs, else the first
+   that a plan asks for. 1 if something changed. */
 static int gmlo_run_next_in(gmlake_offload_run *run) {
-  gmlo_copy_lane *l = &run->lanes[GMLO_IN];
-  size_t next = l->busy ? run->request_count : gmlo_run_next_request(run, GMLO_IN), bytes;
-  const gmlo_request *request;
+  uint32_t job = run->acquirer, tensor = GMLAKE_OFFLOAD_NONE;
+  int is_needed, is_planned;
   gmlo_run_tensor *state;
-  if (next == run->request_count) return 0;
-  request = &run->requests[next];
-  bytes = gmlo_run_bytes(&run->jobs[request->job], request->tensor);
-  if (run->hungry && !(request->on_demand && request->job == run->acquirer) &&
-      (request->on_demand || !gmlo_run_spares(run, bytes))) {
-    return 0;
-  }
-  state = gmlo_request_tensor(run, request);
-  if (state->there || !state->host_valid) {
+  size_t next, bytes;
+  if (run->lanes[GMLO_IN].busy) return 0;
+  if (job != GMLAKE_OFFLOAD_NONE) tensor = gmlo_run_missing(run);
+  is_needed = tensor != GMLAKE_OFFLOAD_NONE;
+  next = gmlo_run_find_request(run, GMLAKE_OFFLOAD_SWAP_IN, is_needed ? job : GMLAKE_OFFLOAD_NONE,
+                               tensor, 0);
+  is_planned = next != run->request_count;
+  if (!is_needed && !is_planned) return 0;
+  if (is_planned) job = run->requests[next].job;
+  if (is_planned) tensor = run->requests[next].tensor;
+  state = &run->jobs[job].tensors[tensor];
+  bytes = gmlo_run_bytes(&run->jobs[job], tensor);
+  if (is_planned && (state->there || !state->host_valid)) {
     run->stats.void_count++;
     (void)gmlo_run_take_request(run, next);
     return 1;
   }
-  if (!gmlo_run_fits(run, bytes) || !gmlo_run_tensor_alloc(run, state, bytes)) {
-    return request->on_demand && run->acquirer == request->job ? gmlo_run_reclaim(run, bytes) : 0;
+  if (run->hungry && !is_needed &&
+      (run->refused_bytes != 0 || !gmlo_run_fits_behind(run, run->hungry_bytes + bytes))) {
+    return 0;
   }
-  l->now = gmlo_run_take_request(run, next);
-  if (bytes != 0) gmlo_copy_start(run, GMLO_IN, state, bytes);
+  if (!gmlo_run_fits(run, bytes) || !gmlo_run_tensor_alloc(run, state, bytes)) {
+    return is_needed ? gmlo_run_reclaim(run, bytes) : 0;
+  }
+  if (is_planned) (void)gmlo_run_take_request(run, next);
+  if (bytes != 0) gmlo_copy_start(run, GMLO_IN, job, tensor, !is_planned);
   return 1;
 }
 
 /* ---- Operators ---- */
 
-/* Whether all that the job's next step reads is on the device. Requests what is missing, if no step
-   of the job runs. *out_bytes is what it has to allocate. */
+/* Whether all that the job's next step reads is on the device. *out_bytes is what it has to
+   allocate. */
 static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_bytes) {
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at + job->running].op;
@@ -5819,26 +5782,15 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
     gmlo_run_tensor *state = &job->tensors[tensor];
     if (state->going && !is_ahead) state->keep = 1;
     if (state->coming || (state->going && (is_ahead || i >= read_count))) ready = 0;
-    if (state->there || (i < read_count && state->coming)) continue;
-    if (i >= read_count && (gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) != 0) continue;
-    if (i >= read_count) {
+    if (state->there) continue;
+    if (i < read_count) {
+      ready = 0;
+      if (!is_ahead && !state->host_valid) {
+        (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
+      }
+    } else if ((gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) == 0) {
       *out_bytes += gmlo_run_bytes(job, tensor);
-      continue;
     }
-    ready = 0;
-    if (is_ahead) break;
-    if (!state->host_valid) {
-      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
-      return 0;
-    }
-    /* A swap in that is planned comes in its turn. Others are requested one at a time. */
-    if (gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 1) ||
-        gmlo_run_has_demand_in(run, id) ||
-        (run->lanes[GMLO_IN].busy &&
-         gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 0))) {
-      continue;
-    }
-    gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 1);
   }
   return ready;
 }
@@ -5972,56 +5924,52 @@ static int gmlo_drop_is_sound(const gmlo_run_job *job, uint32_t tensor) {
   return 0;
 }
 
-/* The time of a request that a plan asks for has come. */
-static void gmlo_request_fire(gmlake_offload_run *run, const gmlo_request *request) {
-  gmlo_run_job *job = &run->jobs[request->job];
-  gmlo_run_tensor *state = gmlo_request_tensor(run, request);
-  int idle = state->there && !state->coming && state->pins == 0 &&
-             (state->last_op == request->last_op || state->last_op == GMLAKE_OFFLOAD_NONE);
-  if (request->action == GMLAKE_OFFLOAD_SWAP_IN) {
-    if (state->there && !state->going) {
-      run->stats.void_count++;
-    } else if (state->going) {
-      state->keep = 1;
-    } else if (!gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, request->job, request->tensor,
-                                     0)) {
-      gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_IN, request->job, request->tensor, 0);
-    }
-    return;
-  }
-  if (!idle) {
+/* The time of a request has come. */
+static void gmlo_request_fire(gmlake_offload_run *run, gmlo_request request) {
+  gmlo_run_job *job = &run->jobs[request.job];
+  gmlo_run_tensor *state = gmlo_request_tensor(run, &request);
+  int is_in = request.action == GMLAKE_OFFLOAD_SWAP_IN;
+  request.at_ns = 0;
+  if (is_in ? state->there && !state->going
+            : !state->there || state->coming || state->pins != 0 ||
+                  (state->last_op != request.last_op && state->last_op != GMLAKE_OFFLOAD_NONE)) {
     run->stats.void_count++;
   } else if (state->going) {
-    state->keep = 0; /* it was used while it was copied out, and leaves now */
-  } else if (state->host_valid ||
-             (request->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, request->tensor))) {
-    gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, request->tensor));
-  } else if (!gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor,
-                                   0)) {
-    gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor, 0);
-    (void)gmlo_run_next_out(run); /* before the next operator can use it */
+    state->keep = is_in; /* one that was used while it was copied out leaves when that ends */
+  } else if (!is_in && (state->host_valid || (request.action == GMLAKE_OFFLOAD_DROP &&
+                                              gmlo_drop_is_sound(job, request.tensor)))) {
+    gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, request.tensor));
+  } else {
+    if (!is_in) request.action = GMLAKE_OFFLOAD_SWAP_OUT;
+    if (gmlo_run_has_request(run, request.action, request.job, request.tensor, 0)) return;
+    request.last_op = state->last_op;
+    gmlo_run_add_request(run, &request);
+    if (!is_in) (void)gmlo_run_next_out(run); /* before the next operator can use it */
   }
 }
 
-/* Adds a request whose time comes so much later. */
-static void gmlo_request_wait(gmlake_offload_run *run, gmlo_request *request, uint64_t delay_ns) {
-  if (++run->request_number == 0) run->request_number = 1;
-  request->number = run->request_number;
-  if (gmlo_run_add_request(run, request) &&
-      !gmlo_works_timer(&run->works, run->works.now_ns + delay_ns,
-                        (uint64_t)GMLO_TOKEN_TIMER << GMLO_TOKEN_SHIFT | request->number)) {
-    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-  }
-}
-
-/* The timer of that number has ended; its request may have gone with its job. */
-static void gmlo_timer_done(gmlake_offload_run *run, uint32_t number) {
+/* Fires the requests whose time has come. */
+static void gmlo_requests_fire(gmlake_offload_run *run) {
   size_t i = 0;
-  gmlo_request request;
-  while (i < run->request_count && run->requests[i].number != number) i++;
-  if (i == run->request_count) return;
-  request = gmlo_run_take_request(run, i);
-  gmlo_request_fire(run, &request);
+  while (i < run->request_count && run->failed == GMLAKE_OFFLOAD_OK) {
+    uint64_t at_ns = run->requests[i].at_ns;
+    if (at_ns != 0 && at_ns <= run->works.now_ns) {
+      gmlo_request_fire(run, gmlo_run_take_request(run, i));
+    } else {
+      i++;
+    }
+  }
+}
+
+/* When the next one does. UINT64_MAX: none waits for its time. */
+static uint64_t gmlo_requests_next_ns(const gmlake_offload_run *run) {
+  uint64_t next_ns = UINT64_MAX;
+  size_t i;
+  for (i = 0; i < run->request_count; i++) {
+    uint64_t at_ns = run->requests[i].at_ns;
+    if (at_ns != 0 && at_ns < next_ns) next_ns = at_ns;
+  }
+  return next_ns;
 }
 
 /* Starts the events of the operator at position p - 1: at once, or when their time comes. */
@@ -6038,39 +5986,33 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
     request.job = id;
     request.tensor = event->tensor;
     request.last_op = event->op;
+    request.at_ns = run->works.now_ns + event->delay_ns;
     if (event->delay_ns == 0) {
-      gmlo_request_fire(run, &request);
+      gmlo_request_fire(run, request);
     } else {
-      gmlo_request_wait(run, &request, event->delay_ns);
+      gmlo_run_add_request(run, &request);
     }
   }
 }
 
-/* Removes all that refers to the job. A tensor of it that is being copied goes to the direction.
-   [N6] */
-static void gmlo_run_job_disown(gmlake_offload_run *run, uint32_t id) {
-  size_t i, lane, kept = 0;
+/* Frees all that the job has, behind its copies. 0 if the backend fails. pre: none of its operators
+   runs. [N6] */
+static int gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t i, kept = 0, t;
+  int lane;
+  for (lane = 0; lane < 2; lane++) {
+    if (!run->lanes[lane].busy || run->lanes[lane].job != id) continue;
+    if (!gmlo_works_finish(&run->works, gmlo_lane_token(lane))) {
+      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+      return 0;
+    }
+    gmlo_copy_done(run, lane);
+  }
   for (i = 0; i < run->request_count; i++) {
     if (run->requests[i].job != id) run->requests[kept++] = run->requests[i];
   }
   run->request_count = kept;
-  for (lane = 0; lane < 2; lane++) {
-    gmlo_copy_lane *l = &run->lanes[lane];
-    gmlo_run_tensor *state;
-    if (!l->busy || l->now.job != id) continue;
-    state = gmlo_request_tensor(run, &l->now);
-    l->orphan = *state;
-    l->orphan.dead = 1;
-    memset(state, 0, sizeof *state);
-    l->now.job = GMLAKE_OFFLOAD_NONE;
-  }
-}
-
-/* Frees all that the job has. pre: none of its operators runs. */
-static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
-  gmlo_run_job *job = &run->jobs[id];
-  size_t t;
-  gmlo_run_job_disown(run, id);
   for (t = 0; job->tensors != NULL && t < job->graph->tensor_count; t++) {
     gmlo_run_tensor_end(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
   }
@@ -6078,6 +6020,7 @@ static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   gmlo_leave(&job->scope);
   gmlo_free(&run->desc.host, job->tensors);
   memset(job, 0, sizeof *job);
+  return 1;
 }
 
 /* Begins the job's next iteration, if it has one to run. */
@@ -6085,7 +6028,7 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
   if (job->leaves) {
-    gmlo_run_job_stop(run, id);
+    (void)gmlo_run_job_stop(run, id);
   } else if (job->iteration < job->target && job->nodes != NULL) {
     gmlo_nodes_begin(job->nodes);
   } else if (job->iteration < job->target) {
@@ -6101,7 +6044,7 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
 static int gmlo_run_job_copies(const gmlake_offload_run *run, uint32_t id) {
   size_t i;
   for (i = 0; i < 2; i++) {
-    if (run->lanes[i].busy && run->lanes[i].now.job == id) return 1;
+    if (run->lanes[i].busy && run->lanes[i].job == id) return 1;
   }
   for (i = 0; i < run->request_count; i++) {
     if (run->requests[i].job == id) return 1;
@@ -6116,7 +6059,8 @@ static int gmlo_run_resume(gmlake_offload_run *run) {
   size_t j;
   for (j = 0; j < run->job_count; j++) {
     gmlo_run_job *job = &run->jobs[j];
-    if (!job->pauses || (run->works.count != 0 && gmlo_run_job_copies(run, (uint32_t)j))) continue;
+    int waits = run->works.count != 0 || gmlo_requests_next_ns(run) != UINT64_MAX;
+    if (!job->pauses || (waits && gmlo_run_job_copies(run, (uint32_t)j))) continue;
     job->pauses = 0;
     resumed = 1;
     gmlo_iteration_begin(run, (uint32_t)j);
@@ -6228,13 +6172,19 @@ static void gmlo_run_token(gmlake_offload_run *run, uint64_t token) {
   case GMLO_TOKEN_COPY:
     gmlo_copy_done(run, (int)id);
     break;
-  case GMLO_TOKEN_NODE:
+  default:
     gmlo_node_done(run, (uint32_t)(token >> GMLO_TOKEN_JOB) & GMLO_JOBS_MAX, id);
     break;
-  default:
-    gmlo_timer_done(run, id);
-    break;
   }
+}
+
+/* Waits until something has ended, or the time of a request has come. */
+static void gmlo_run_wait(gmlake_offload_run *run) {
+  uint64_t token, until_ns = gmlo_requests_next_ns(run);
+  int found = gmlo_works_wait(&run->works, until_ns, &token);
+  if (found < 0) (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  if (found > 0) gmlo_run_token(run, token);
+  gmlo_requests_fire(run);
 }
 
 static int gmlo_run_unfinished(const gmlake_offload_run *run) {
@@ -6247,7 +6197,7 @@ static int gmlo_run_unfinished(const gmlake_offload_run *run) {
 }
 
 static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64_t count) {
-  uint64_t began_ns, token;
+  uint64_t began_ns;
   size_t j;
   if (!gmlo_works_now(&run->works)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
   began_ns = run->works.now_ns;
@@ -6260,13 +6210,10 @@ static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64
   }
   gmlo_run_progress(run);
   while (run->failed == GMLAKE_OFFLOAD_OK && gmlo_run_unfinished(run)) {
-    if (run->works.count == 0) {
+    if (run->works.count == 0 && gmlo_requests_next_ns(run) == UINT64_MAX) {
       return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
     }
-    if (!gmlo_works_wait(&run->works, &token)) {
-      return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
-    }
-    gmlo_run_token(run, token);
+    gmlo_run_wait(run);
     gmlo_run_progress(run);
   }
   run->stats.time_ns += run->works.now_ns - began_ns;
@@ -6350,7 +6297,7 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
   result =
       memgraph != NULL ? gmlo_run_make_nodes(run, id, memgraph) : gmlo_run_make_tensors(run, id);
   if (result != GMLAKE_OFFLOAD_OK) {
-    gmlo_run_job_stop(run, id);
+    (void)gmlo_run_job_stop(run, id);
     return result;
   }
   job->alive = 1;
@@ -6406,7 +6353,7 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
     if (run->lanes[lane].busy) gmlo_copy_done(run, lane);
   }
   for (j = 0; j < run->job_count; j++) {
-    if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
+    if (run->jobs[j].graph != NULL) (void)gmlo_run_job_stop(run, (uint32_t)j);
   }
   gmlo_works_leave(&run->works);
   gmlo_free(&host, run->jobs);
@@ -6456,7 +6403,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_of
   j = gmlo_run_find(run, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   j->leaves = 1;
-  if (j->iteration >= j->target && j->running == 0) gmlo_run_job_stop(run, job);
+  if (j->iteration >= j->target && j->running == 0 && !gmlo_run_job_stop(run, job))
+    return GMLAKE_OFFLOAD_ERROR_BACKEND;
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -6521,7 +6469,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
                                                                       void **out_device,
                                                                       void **out_host) {
   gmlo_run_tensor *state = NULL;
-  uint64_t token;
   if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
@@ -6535,10 +6482,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
   }
   if (run->jobs[job].nodes == NULL) state = &run->jobs[job].tensors[tensor];
   while (state != NULL && (state->coming || state->going)) {
-    if (!gmlo_works_wait(&run->works, &token)) {
-      return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
-    }
-    gmlo_run_token(run, token);
+    gmlo_run_wait(run);
+    if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
   }
   if (state != NULL && state->there) state->host_valid = 0;
   return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);

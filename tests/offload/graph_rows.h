@@ -262,6 +262,7 @@ static const row graph_fault_rows[] = {
      "run:2"},
     {"running",
      "{overhead:.2 target:1 divisor:65536} random:(7|11),18 plan {limit:plan_peak} faults run:2"},
+    {"a_job_leaves_while_it_is_copied", "p=100p p>:1000 out:p,0,0 by-hand faults run:1 leave:0"},
     {"compiling_and_executing",
      "{tight reload:1 jitter:.3} random:11,60,3 faults compile execute:2"},
     {"executing", "{chunk:64b} " FOUR_LAYERS "compile:6 faults {jitter:.3} execute:2"},
