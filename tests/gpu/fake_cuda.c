@@ -209,7 +209,7 @@ static struct fake_state {
   fake_failure failure;
   const char *failed;
   CUmemAllocationProp last_create;
-  size_t last_alignment, null_streams;
+  size_t last_alignment;
   uint64_t record_count; /* of events */
   unsigned vain_queries; /* of events, in a row */
 } fake;
@@ -1102,10 +1102,7 @@ FAKE(cuDeviceGet, 2000, (CUdevice * out, int ordinal), (out, ordinal)) {
 FAKE(cuDeviceGetName, 2000, (char *out, int bytes, CUdevice device), (out, bytes, device)) {
   if (bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
-  if (fake.options.device_name)
-    memcpy(out, fake.options.device_name, (size_t)bytes); /* cut without an end */
-  else
-    (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
+  (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
   return CUDA_SUCCESS;
 }
 
@@ -1263,7 +1260,6 @@ FAKE(cuCtxSynchronize, 2000, (void), ()) {
 /* NULL and 1 are the legacy stream of the current context; the per-thread one is not there. */
 static CUresult fake_find_stream(CUstream value, fake_stream **out) {
   fake_device *device;
-  fake.null_streams += value == NULL;
   if ((uintptr_t)value <= 1) {
     const CUresult code = fake_current(&device);
     if (!code) *out = &device->legacy;
@@ -2469,7 +2465,6 @@ static void fake_control_get_census(fake_cuda_census *out) {
   out->pushed = fake_self()->depth;
   out->last_create = fake.last_create;
   out->last_alignment = fake.last_alignment;
-  out->null_streams = fake.null_streams;
   fake_unlock();
 }
 

@@ -36,7 +36,6 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
                                       import refuse */
   unsigned seed;                   /* of how long work takes; 0: no time, but for spin, and every
                                       call moves the clock by 1000 ns */
-  const char *device_name;         /* longer than any room for it; NULL: another */
   int bookkeeping_only;            /* no memory behind addresses: kernels and copies only check
                                       that it is mapped, the host reads zeros */
   int integrated;                  /* attribute 18: its memory is the host's */
@@ -72,7 +71,6 @@ typedef struct fake_cuda_census {
   size_t pending;                  /* kernels, copies and memsets that have not taken effect yet */
   CUmemAllocationProp last_create; /* of the last cuMemCreate that succeeded */
   size_t last_alignment;           /* asked of the last cuMemAddressReserve that did */
-  size_t null_streams;             /* calls that named the legacy stream by NULL */
 } fake_cuda_census;
 typedef void fake_cuda_get_census_fn(fake_cuda_census *out_census);
 

@@ -238,17 +238,6 @@ static void close_lake(void) {
 
 /* ---- Finding the driver ---------------------------------------------------------------------- */
 
-/* Every function is asked for once. */
-CASE(test_loading) {
-  start(NULL);
-  assert_ok(gmlake_cuda_create(0, &cuda));
-  assert_int_equal(loader.count, 41);
-  open_lake(NULL);
-  give(take(3 * MIB, NULL), NULL);
-  close_lake();
-  close_backend();
-}
-
 /* The function is not in the library. has_old: an older form is, which has other parameters and
    must not be taken, but for one. */
 static void refuse_one(const char *name, int has_old) {
@@ -299,28 +288,6 @@ CASE(test_no_library) {
 
 /* ---- Opening a device ------------------------------------------------------------------------ */
 
-static void assert_refused(const fake_cuda_options *options, int ordinal, gmlake_result expected) {
-  gmlake_desc desc = small_desc();
-  start(options);
-  cuda = (gmlake_backend *)&code;
-  assert_int_equal(gmlake_cuda_create(ordinal, &cuda), expected);
-  assert_null(cuda);
-  desc.device = ordinal;
-  assert_int_equal(gmlake_create(&desc, &lake), expected);
-  assert_null(lake);
-  assert_nothing_left();
-}
-
-CASE(test_no_device) {
-  fake_cuda_options options = devices(-1);
-  assert_refused(&options, 0, GMLAKE_ERROR_NO_DEVICE);
-  options = devices(2);
-  assert_refused(&options, 2, GMLAKE_ERROR_NO_DEVICE);
-  assert_refused(&options, -1, GMLAKE_ERROR_NO_DEVICE);
-  options.no_vmm = 1;
-  assert_refused(&options, 0, GMLAKE_ERROR_UNSUPPORTED);
-}
-
 typedef struct refusal {
   const char *function;
   CUresult code;
@@ -367,34 +334,6 @@ CASE(test_create_arguments) {
   assert_int_equal(loader.count, 0);
   gmlake_cuda_destroy(NULL);
   assert_nothing_left();
-}
-
-CASE(test_properties) {
-  fake_cuda_options options = devices(1);
-  gmlake_device_properties properties;
-  char name[256] = "";
-  uint64_t before;
-  options.device_bytes = (size_t)3 << 30;
-  options.granularity_bytes = 4 * MIB;
-  open_backend(&options);
-  assert_int_equal(cuda->struct_bytes, sizeof(gmlake_backend));
-  assert_int_equal(cuda->abi_version, GMLAKE_BACKEND_ABI);
-  memset(&properties, 0x5A, sizeof(properties));
-  before = fake->calls();
-  code = 5;
-  assert_ok(cuda->get_properties(cuda->user, &properties, &code));
-  assert_int_equal(code, 0);
-  assert_int_equal(fake->calls(), before);
-  assert_int_equal(properties.device_bytes, options.device_bytes);
-  assert_int_equal(properties.granularity_bytes, 4 * MIB);
-  assert_int_equal(properties.device, 0);
-  assert_int_equal(properties.device_count, 1);
-  run(gpu.cuDeviceGetName(name, sizeof(name), 0));
-  name[sizeof(properties.name) - 1] = '\0';
-  assert_true(strlen(name) > 0);
-  assert_string_equal(properties.name, name);
-  assert_int_equal(census().retains, 1);
-  close_backend();
 }
 
 static const char *meminfo; /* what the system says; NULL: it has no such file */
@@ -456,19 +395,6 @@ CASE(test_integrated) {
   assert_error(gmlake_pool_sleep(lake, NULL, GMLAKE_SLEEP_KEEP, NULL), UNSUPPORTED);
   assert_ok(gmlake_pool_sleep(lake, NULL, GMLAKE_SLEEP_DROP, NULL));
   close_lake();
-  close_backend();
-}
-
-CASE(test_long_name) {
-  static const char long_name[] =
-      "a device whose name has so many letters that no table of properties has room for all of it";
-  fake_cuda_options options = devices(1);
-  gmlake_device_properties properties;
-  options.device_name = long_name;
-  open_backend(&options);
-  assert_ok(cuda->get_properties(cuda->user, &properties, &code));
-  assert_int_equal(strlen(properties.name), sizeof(properties.name) - 1);
-  assert_memory_equal(properties.name, long_name, sizeof(properties.name) - 1);
   close_backend();
 }
 
@@ -582,49 +508,6 @@ CASE(test_created_properties) {
   }
 }
 
-/* ---- Memory that is shared by fabric handles ------------------------------------------------- */
-
-/* What is shared by fabric handles is shared as by descriptors: that is in test_cuda_rows.c. Bytes
-   that no driver wrote are refused, and leave nothing behind; so is memory that is gone. */
-CASE(test_fabric_handles) {
-  fake_cuda_options options = devices(1);
-  gmlake_handle handles[4];
-  gmlake_alloc_desc wanted;
-  gmlake_desc desc = small_desc();
-  void *block, *ptr;
-  size_t i, count;
-  options.fabric = options.no_posix_fd = 1;
-  open_backend(&options);
-  desc.backend = cuda;
-  desc.handle_types = GMLAKE_HANDLE_FABRIC;
-  open_lake(&desc);
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.bytes = 3 * CHUNK;
-  wanted.flags = GMLAKE_EXCLUSIVE;
-  assert_ok(gmlake_alloc_with(lake, &wanted, NULL, &block));
-  assert_ok(gmlake_export(lake, block, GMLAKE_HANDLE_FABRIC, handles, 4, &count));
-  assert_int_equal(count, 3);
-  for (i = 0; i < 3; i++) {
-    assert_int_equal(handles[i].type, GMLAKE_HANDLE_FABRIC);
-    assert_int_equal(handles[i].bytes, CHUNK);
-    assert_int_equal(handles[i].fd, -1);
-  }
-  assert_memory_not_equal(handles[0].fabric, handles[1].fabric, 64);
-  memset(handles[2].fabric, 0xA5, 64);
-  assert_error(gmlake_import(lake, handles, 3, &ptr), DRIVER);
-  assert_null(ptr);
-  assert_int_equal(census().mappings, 3);
-  handles[2] = handles[1];
-  handles[1].type = GMLAKE_HANDLE_WIN32;
-  assert_error(gmlake_import(lake, handles, 3, &ptr), INVALID_ARGUMENT);
-  handles[1].type = GMLAKE_HANDLE_FABRIC;
-  give(block, NULL);
-  assert_error(gmlake_import(lake, handles, 3, &ptr), DRIVER);
-  assert_int_equal(census().handles + census().mappings, 0);
-  close_lake();
-  close_backend();
-}
-
 /* ---- Numbers of the driver ------------------------------------------------------------------- */
 
 static gmlake_result expected_result(int number) {
@@ -662,21 +545,6 @@ CASE(test_results) {
     }
     close_backend();
   }
-}
-
-/* A number that nobody knows, and nothing can be asked: then the device counts as lost. */
-PREPARED(test_unknown_for_good) {
-  size_t free_bytes, total_bytes;
-  fake->fail_function("cuCtxGetCurrent", 1, CUDA_ERROR_UNKNOWN, 0);
-  assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
-  assert_int_equal(code, CUDA_ERROR_UNKNOWN);
-  /* get current, push, the call itself, and from there on everything */
-  fake->fail_function(NULL, 3, CUDA_ERROR_UNKNOWN, 1);
-  assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
-  assert_int_equal(code, CUDA_ERROR_UNKNOWN);
-  assert_string_equal(fake->failed(), "cuCtxPopCurrent_v2");
-  fake->fail_function(NULL, 0, CUDA_SUCCESS, 0);
-  run(gpu.cuCtxSetCurrent(NULL));
 }
 
 /* ---- The table's entries, and the current context -------------------------------------------- */
@@ -886,16 +754,6 @@ PREPARED(test_copies) {
   assert_ok(do_unreserve());
 }
 
-/* Where even the pop fails there is nobody to tell; the entry has done its work. */
-PREPARED(test_failing_pop) {
-  prepare_outputs();
-  fake->fail_function("cuCtxPopCurrent_v2", 1, CUDA_ERROR_DEINITIALIZED, 0);
-  assert_ok(do_memory_info());
-  assert_int_equal(code, 0);
-  assert_string_equal(fake->failed(), "cuCtxPopCurrent_v2");
-  run(gpu.cuCtxSetCurrent(NULL));
-}
-
 /* Only what the granularity does not give already is asked of the driver. */
 PREPARED(test_alignment) {
   uint64_t address;
@@ -907,59 +765,6 @@ PREPARED(test_alignment) {
     assert_int_equal(census().last_alignment, alignment <= CHUNK ? 0 : alignment);
     assert_ok(cuda->unreserve(cuda->user, address, CHUNK, &code));
   }
-}
-
-/* Of two events one is complete when the wait for any ends: the one that is told. */
-CASE(test_wait_for_any) {
-  fake_cuda_options options = devices(1);
-  void *events[2];
-  unsigned place = 9, i;
-  int done = 0;
-  options.seed = 1;
-  open_backend(&options);
-  open_program();
-  prepare_outputs();
-  run(gpu.cuCtxPushCurrent(program.context));
-  run(gpu_spin(&gpu, &program.kernels, program.streams[0], LONG_NS));
-  run(gpu.cuCtxPopCurrent(NULL));
-  for (i = 0; i < 2; i++) {
-    assert_ok(do_event_create());
-    events[i] = out.event;
-    assert_ok(cuda->event_record(cuda->user, events[i], program.streams[i], &code));
-  }
-  assert_ok(cuda->event_wait_any(cuda->user, events, 2, &place, &code));
-  assert_int_equal(place, 1); /* the other one's work has no end until it is waited for */
-  assert_ok(cuda->event_query(cuda->user, events[1], &done, &code));
-  assert_int_equal(done, 1);
-  assert_ok(cuda->event_query(cuda->user, events[0], &done, &code)); /* which is no error */
-  assert_int_equal(code, 0);
-  assert_int_equal(done, 0);
-  assert_ok(cuda->event_wait(cuda->user, events[0], &code));
-  assert_ok(cuda->event_query(cuda->user, events[0], &done, &code));
-  assert_int_equal(done, 1);
-  for (i = 0; i < 2; i++) assert_ok(cuda->event_destroy(cuda->user, events[i], &code));
-  close_program();
-  close_backend();
-}
-
-/* ---- Streams --------------------------------------------------------------------------------- */
-
-/* NULL and 1 reach the driver by the legacy stream's name. */
-PREPARED(test_stream_values) {
-  gmlake_stream streams[4];
-  void *event = NULL;
-  size_t i;
-  streams[0] = program.streams[0];
-  streams[1] = NULL;
-  streams[2] = program.streams[1];
-  streams[3] = (gmlake_stream)(uintptr_t)1;
-  assert_ok(cuda->event_create(cuda->user, &event, &code));
-  for (i = 0; i < 4; i++) {
-    assert_ok(cuda->event_record(cuda->user, event, streams[i], &code));
-    assert_ok(cuda->stream_wait(cuda->user, streams[i], event, &code));
-  }
-  assert_int_equal(census().null_streams, 0);
-  assert_ok(cuda->event_destroy(cuda->user, event, &code));
 }
 
 /* ---- Captures -------------------------------------------------------------------------------- */
@@ -979,19 +784,6 @@ PREPARED(test_capture_spoilt) {
   assert_null(graph);
   run(gpu.cuCtxSetCurrent(NULL));
   assert_ok(do_event_destroy());
-}
-
-/* Asking whether the device lives, after an unknown error, spares this thread's capture. */
-PREPARED(test_capture_survives_question) {
-  uint64_t handle = 0;
-  CUgraph graph = NULL;
-  run(gpu.cuCtxSetCurrent(program.context));
-  run(gpu.cuStreamBeginCapture(program.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
-  fake->fail_function("cuMemCreate", 1, CUDA_ERROR_UNKNOWN, 0);
-  assert_error(cuda->create(cuda->user, CHUNK, 0, &handle, &code), DRIVER);
-  run(gpu.cuStreamEndCapture(program.streams[0], &graph));
-  run(gpu.cuGraphDestroy(graph));
-  run(gpu.cuCtxSetCurrent(NULL));
 }
 
 /* ---- Peers ----------------------------------------------------------------------------------- */

@@ -284,58 +284,7 @@ CASE_BETWEEN(set_up, tear_down, ticks_follow_the_clock) {
 
 CASE_BETWEEN(set_up, tear_down, one_stream) { round_trip("bench/traces/opt-1.3b-LRO.gmtrace.gz"); }
 
-CASE_BETWEEN(set_up, tear_down, several_streams) {
-  round_trip("bench/traces/fsdp2-opt-1.3b-R.gmtrace.gz");
-}
-
-/* Version 2: uses, frees on other streams and on none, allocations on none. */
-CASE_BETWEEN(set_up, tear_down, second_version) {
-  char path[1104];
-  size_t i;
-  FILE *file;
-  snprintf(path, sizeof path, "%s.2", f.path);
-  file = fopen(path, "w");
-  assert_non_null(file);
-  (void)fprintf(file, "gmtrace 2\n");
-  for (i = 0; i < 2000; i++) {
-    const unsigned x = (unsigned)(i * 7919 % 1000);
-    (void)fprintf(file, "a %u %u %s 1\n", (unsigned)i, 1 + x * 5000,
-                  i % 9 ? i & 1 ? "1" : "0" : "-");
-    if (x % 3 == 0) (void)fprintf(file, "u %u 2 0\nu %u 3 0\n", (unsigned)i, (unsigned)i);
-    if (i >= 50)
-      (void)fprintf(file, "f %u %s 1\nd 0 1 1\n", (unsigned)i - 50,
-                    i % 7 ? i & 2 ? "1" : "0" : "-");
-  }
-  assert_int_equal(fclose(file), 0);
-  round_trip(path);
-  assert_int_equal(unlink(path), 0);
-}
-
 /* ---- What is recorded ------------------------------------------------------------------------ */
-
-CASE_BETWEEN(set_up, tear_down, records) {
-  gmlake_stream stream;
-  void *a, *b, *none = NULL;
-  open_lake(f.path, 64 * MIB);
-  assert_ok(gmlake_mock_stream_create(f.mock, &stream));
-  a = take(1000, stream);
-  gmlake_recorder_mark(f.recorder, "one\nf 7 0\ttwo");
-  assert_int_equal(gmlake_alloc(f.lake, 65 * MIB, NULL, &none), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
-  b = take(3 * MIB + 1, GMLAKE_STREAM_NONE);
-  (void)gmlake_alloc(f.lake, 0, NULL, &none);
-  assert_null(none);
-  assert_ok(gmlake_free(f.lake, a, stream));
-  assert_int_equal(gmlake_free(f.lake, a, stream), GMLAKE_ERROR_DOUBLE_FREE);
-  assert_ok(gmlake_free(f.lake, NULL, stream));
-  assert_ptr_equal(take(1000, stream), a);
-  (void)take(5, NULL);
-  assert_ok(gmlake_free(f.lake, b, NULL)); /* what is live at the end stays so */
-  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
-  assert_recorded(
-      "a 0 1000 1\nm one f 7 0 two\na 1 3145729 -\nf 0 1\nd 1\na 2 1000 1\nd 1\na 3 5 0\nd 0\n"
-      "f 1 0\n");
-  assert_int_equal(close_lake(), 0);
-}
 
 /* When work is complete is said of each stream on which it was queued, at the next call. */
 CASE_BETWEEN(set_up, tear_down, completion) {
@@ -482,29 +431,6 @@ CASE_BETWEEN(set_up, tear_down, captures_are_not_spoilt) {
   assert_int_equal(close_lake(), 0);
 }
 
-/* A stream that was destroyed is not sampled, and the others still are. */
-CASE_BETWEEN(set_up, tear_down, stream_ends) {
-  gmlake_stream a, b;
-  void *x;
-  trace t;
-  f.flags = GMLAKE_STREAMS_MAY_END;
-  open_lake(f.path, 64 * MIB);
-  assert_ok(gmlake_mock_stream_create(f.mock, &a));
-  assert_ok(gmlake_mock_stream_create(f.mock, &b));
-  x = take(7, a);
-  (void)take(5, b);
-  gmlake_mock_stream_destroy(f.mock, a);
-  assert_ok(gmlake_free(f.lake, x, a));
-  (void)take(5, b);
-  (void)take(5, b);
-  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
-  assert_recorded("# streams_may_end: 1\na 0 7 1\na 1 5 2\nd 2\nf 0 1\na 2 5 2\nd 2\na 3 5 2\n");
-  assert_int_equal(close_lake(), 0);
-  t = load(f.path);
-  assert_true(t.may_streams_end);
-  trace_free(&t);
-}
-
 static gmlake_backend slow; /* the mock, whose events take 50 us */
 static struct pace {        /* of one kind of call */
   uint64_t begun_ns, ended_ns;
@@ -566,21 +492,6 @@ CASE_BETWEEN(set_up, tear_down, samples_take_their_share) {
   assert_int_equal(close_lake(), 0);
 }
 
-CASE_BETWEEN(set_up, tear_down, long_label) {
-  char label[5000];
-  trace t;
-  memset(label, 'x', sizeof label - 1);
-  label[sizeof label - 1] = '\0';
-  open_lake(f.path, 64 * MIB);
-  gmlake_recorder_mark(f.recorder, label);
-  (void)take(1, NULL);
-  gmlake_recorder_mark(f.recorder, "");
-  assert_int_equal(close_lake(), 0);
-  t = load(f.path);
-  assert_int_equal(t.mark_count, 2);
-  trace_free(&t);
-}
-
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 /* Puts a block on the shelf and frees the one that lay there, whoever put it. */
@@ -627,23 +538,6 @@ CASE_BETWEEN(set_up, tear_down, threads) {
     bytes += t.ops[i].type == TRACE_ALLOC ? t.ops[i].bytes : (size_t)0 - t.ops[i].bytes;
   assert_int_equal(bytes, 0); /* nothing is live at the end */
   trace_free(&t);
-}
-
-/* Wherever the end of what is kept in memory falls, the file has it all. */
-CASE_BETWEEN(set_up, tear_down, any_length) {
-  size_t i, j;
-  for (i = 0; i < 40; i++) {
-    trace t;
-    open_lake(f.path, 64 * MIB);
-    for (j = 0; j < i; j++) gmlake_recorder_mark(f.recorder, "");
-    for (j = 0; j < 8000; j++) assert_ok(gmlake_free(f.lake, take(MIB, NULL), NULL));
-    assert_int_equal(close_lake(), 0);
-    t = load(f.path);
-    assert_int_equal(t.op_count, 16000);
-    assert_int_equal(t.mark_count, i);
-    trace_free(&t);
-    assert_int_equal(unlink(f.path), 0);
-  }
 }
 
 static gmlake_buffer *open_buffer(size_t max_bytes) {
