@@ -49,7 +49,6 @@ MACROS                            where to define it
   GMLAKE_BACKEND_CUDA             there: the CUDA driver. Needs <cuda.h>; libcuda is opened at run
                                   time. The default if no backend is defined
   GMLAKE_BACKEND_MOCK             there: a device on the host, for tests. Both may be defined
-  GMLAKE_CUDA_LINK                there: link libcuda instead of opening it
   GMLAKE_STATIC                   in every file that includes the implementation: all static
   GMLAKE_DEF                      in every file: how functions are declared (dllexport...)
   GMLAKE_ASSERT(condition)        in the implementation: instead of assert
@@ -2734,9 +2733,8 @@ typedef struct gmlk_copies { /* see >>copies */
 } gmlk_copies;
 
 typedef struct gmlk_host_copies { /* see >>copies */
-  struct gmlk_host_copy *items;   /* [Q1] count of them, room for capacity */
-  size_t count, capacity;
-  size_t bytes; /* of all together */
+  void **items;                   /* [Q1] count pieces of piece_bytes each, room for capacity */
+  size_t count, capacity, piece_bytes;
 } gmlk_host_copies;
 
 enum { /* gmlk_arena.sleep */
@@ -3884,6 +3882,8 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
     hint = ": was the stream destroyed before gmlake_forget_stream?";
   if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "export_handle"))
     hint = ": has the process as many descriptors as it may (ulimit -n)?";
+  if (batch->result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY && !strcmp(batch->call, "host_alloc"))
+    hint = ": free host memory for the contents, or use GMLAKE_SLEEP_DROP";
   (void)gmlk_fail(l, result, batch->call,
                   "the backend's function failed, its driver's code is %d%s", batch->code, hint);
   l->error.driver_code = batch->code;
@@ -8611,13 +8611,13 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>copies ----------------------------------------------------------------------------------
-   What sleeping arenas' contents are kept in: a host copy for each arena, in as few pieces as the
-   backend gives, and copies, which say what
-   lies where in it. A host copy stays for the next time, so that memory is pinned once. Owns both.
+   What sleeping arenas' contents are kept in: a host copy for each arena, in pieces of one size, and
+   copies, which say what lies where in it. A host copy stays for the next time, so that memory is
+   pinned once. Owns both.
    pre: the caller holds `driver_lock`.
 
    [Q1] Copies lie in the host copy in order of their offsets, without overlap. Each is of one chunk
-        and in one piece. The pieces are as large together as the host copy.
+        and in one piece.
    [Q2] done <= next <= count. Copies between the first two are running: none is
         outside of a series of driver calls. A bare arena's are of pages, in the order of their
         buffers; another's of chunks at home, in order of their slots.
@@ -8633,61 +8633,38 @@ typedef struct gmlk_copy {
   uint32_t at, grains;
 } gmlk_copy;
 
-typedef struct gmlk_host_copy { /* a piece of it */
-  void *memory;
-  uint64_t offset; /* of its first byte */
-  size_t bytes;
-} gmlk_host_copy;
-
 /* Gives the arena's host copy back, the last piece first. What the driver does not take back stays,
    and is offered to it again. */
 static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
   gmlk_batch batch;
   if (!a->host_copies.count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (; a->host_copies.count && batch.is_relaxed; a->host_copies.count--) {
-    const gmlk_host_copy *last = &a->host_copies.items[a->host_copies.count - 1];
-    if (GMLK_CALL(&batch, host_free, last->memory)) break;
-    a->host_copies.bytes -= last->bytes;
-  }
+  while (a->host_copies.count && batch.is_relaxed &&
+         !GMLK_CALL(&batch, host_free, a->host_copies.items[a->host_copies.count - 1]))
+    a->host_copies.count--;
   return gmlk_batch_end(l, &batch);
 }
 
-/* Gives the arena a host copy of so many bytes at least. A piece that is refused is halved, down to
-   a chunk. */
+/* Gives the arena a host copy of so many bytes at least. */
 static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_host_copies *all = &a->host_copies;
-  gmlk_host_copy piece;
   gmlk_batch batch;
   gmlake_result result;
-  if (bytes <= all->bytes) return GMLAKE_OK;
+  if (bytes <= all->count * all->piece_bytes) return GMLAKE_OK;
   result = gmlk_host_copy_free(l, a);
-  for (piece.bytes = bytes; !result && all->bytes < bytes;) {
-    if (!gmlk_host_grow(&l->host, &all->items, &all->capacity, all->count, sizeof(piece)))
+  if (result) return result;
+  for (all->piece_bytes = a->chunk_bytes; all->piece_bytes < gmlk_min(bytes, GMLK_COPY_BYTES);)
+    all->piece_bytes *= 2;
+  while (!result && all->count * all->piece_bytes < bytes) {
+    if (!gmlk_host_grow(&l->host, &all->items, &all->capacity, all->count, sizeof(void *)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    piece.memory = NULL;
-    piece.offset = all->bytes;
-    piece.bytes = gmlk_min(piece.bytes, bytes - all->bytes);
     if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
-      (void)GMLK_CALL(&batch, host_alloc, piece.bytes, &piece.memory);
-    if (piece.memory) {
-      all->items[all->count++] = piece;
-      all->bytes += piece.bytes;
-    }
+      (void)GMLK_CALL(&batch, host_alloc, all->piece_bytes, &all->items[all->count]);
     result = gmlk_batch_end(l, &batch);
-    if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY || piece.bytes <= a->chunk_bytes) continue;
-    piece.bytes = gmlk_max(piece.bytes / 2 & ~(a->chunk_bytes - 1), a->chunk_bytes);
-    result = GMLAKE_OK;
+    all->count += !result;
   }
   if (result) (void)gmlk_host_copy_free(l, a);
   return result;
-}
-
-/* The piece of an arena's host copy that this offset lies in. pre: there is one. */
-static const gmlk_host_copy *gmlk_host_copy_at(const gmlk_arena *a, uint64_t offset) {
-  size_t i = a->host_copies.count - 1;
-  while (a->host_copies.items[i].offset > offset) i--;
-  return &a->host_copies.items[i];
 }
 
 /* Gives back the host copies that keep nothing, or all, and those of destroyed pools. */
@@ -8709,29 +8686,30 @@ static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
   memset(&a->copies, 0, sizeof(a->copies));
 }
 
-/* Adds a range of the arena, mapped at an address. While copies is NULL only counts; a piece of the
-   host copy that ends in a chunk makes one copy more. */
-static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, uint32_t at,
-                            uint32_t grains) {
-  while (grains) {
-    uint32_t left = gmlk_slot_at(a, gmlk_slot_of(a, at) + 1) - at;
+/* Adds a range of the arena, mapped at an address; is_counted: only its bytes. 0: no host
+   memory. */
+static int gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, uint32_t at,
+                           uint32_t grains, int is_counted) {
+  const uint64_t piece = a->host_copies.piece_bytes;
+  for (; grains && !is_counted;) {
+    const uint32_t chunk = gmlk_slot_at(a, gmlk_slot_of(a, at) + 1) - at;
     gmlk_copy copy;
+    if (!gmlk_host_grow(a->host, &a->copies.items, &a->copies.capacity, a->copies.count,
+                        sizeof(copy)))
+      return 0;
     copy.address = address;
     copy.offset = *offset;
     copy.at = at;
-    copy.grains = (uint32_t)gmlk_min(left, grains);
-    if (a->copies.items) {
-      const gmlk_host_copy *piece = gmlk_host_copy_at(a, *offset);
-      copy.grains =
-          (uint32_t)gmlk_min(copy.grains, (piece->offset + piece->bytes - *offset) / GMLK_GRAIN);
-    }
-    if (a->copies.items) a->copies.items[a->copies.count] = copy;
-    a->copies.count++;
+    copy.grains =
+        (uint32_t)gmlk_min(gmlk_min(chunk, grains), (piece - *offset % piece) / GMLK_GRAIN);
+    a->copies.items[a->copies.count++] = copy;
     *offset += gmlk_to_bytes(copy.grains);
     address += gmlk_to_bytes(copy.grains);
     at += copy.grains;
     grains -= copy.grains;
   }
+  *offset += gmlk_to_bytes(grains);
+  return 1;
 }
 
 /* Whether a block's contents are kept: it has an owner, or captures know it. */
@@ -8739,43 +8717,36 @@ static int gmlk_is_kept(const gmlk_block *b) {
   return b->state < GMLK_UNBACKED && (b->state != GMLK_FREE || b->stream == GMLK_GRAPH_OWNED);
 }
 
-/* Lists what an arena is to keep. Returns its bytes. */
-static uint64_t gmlk_copies_list(gmlk_arena *a) {
-  const gmlake_buffer *buffer;
+/* Lists what an arena is to keep, or only counts its bytes. 0: no host memory. */
+static int gmlk_copies_list(gmlk_arena *a, int is_counted, uint64_t *bytes) {
+  const gmlake_buffer *buffer = a->is_bare ? a->buffers : NULL;
   const gmlk_block *b = a->head.next, *end;
-  uint64_t offset = 0;
+  int is_listed = 1;
   uint32_t i;
-  a->copies.count = 0;
-  for (buffer = a->is_bare ? a->buffers : NULL; buffer; buffer = buffer->next)
-    for (i = 0; i < buffer->page_count; i++)
+  *bytes = 0;
+  for (; buffer; buffer = buffer->next)
+    for (i = 0; i < buffer->page_count && is_listed; i++)
       if (gmlk_is_committed(buffer, i))
-        gmlk_copies_add(a, &offset, buffer->pages[i].address,
-                        gmlk_slot_at(a, buffer->pages[i].slot), gmlk_chunk_grains(a));
-  for (; b != &a->tail && !a->is_bare; b = end) {
+        is_listed = gmlk_copies_add(a, bytes, buffer->pages[i].address,
+                                    gmlk_slot_at(a, buffer->pages[i].slot), gmlk_chunk_grains(a),
+                                    is_counted);
+  for (; b != &a->tail && !a->is_bare && is_listed; b = end) {
     for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
-    if (gmlk_is_kept(b)) gmlk_copies_add(a, &offset, gmlk_home(a, b->at), b->at, end->at - b->at);
+    if (gmlk_is_kept(b))
+      is_listed =
+          gmlk_copies_add(a, bytes, gmlk_home(a, b->at), b->at, end->at - b->at, is_counted);
   }
-  return offset;
+  return is_listed;
 }
 
 /* Makes ready to keep what an arena has: gets a host copy for it and lists it. */
 static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
-  const uint64_t bytes = gmlk_copies_list(a);
-  gmlake_result result = gmlk_host_copy_reserve(l, a, (size_t)bytes);
-  size_t most = a->copies.count + a->host_copies.count;
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) {
-    l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
-    return gmlk_fail(l, result, "gmlake_pool_sleep",
-                     "mode is GMLAKE_SLEEP_KEEP: the backend has no %llu bytes for the contents: "
-                     "free host memory, or use GMLAKE_SLEEP_DROP",
-                     GMLK_ULL(bytes));
-  }
-  if (result || !a->copies.count) return result;
-  a->copies.items = (gmlk_copy *)gmlk_host_alloc(&l->host, most * sizeof(gmlk_copy));
-  if (!a->copies.items) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  a->copies.capacity = most;
-  (void)gmlk_copies_list(a);
-  return GMLAKE_OK;
+  uint64_t bytes;
+  gmlake_result result;
+  (void)gmlk_copies_list(a, 1, &bytes);
+  result = gmlk_host_copy_reserve(l, a, (size_t)bytes);
+  if (result) return result;
+  return gmlk_copies_list(a, 0, &bytes) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Forgets the copies of chunks that are nobody's any more. */
@@ -8794,7 +8765,7 @@ static void gmlk_copies_prune(gmlk_arena *a) {
 static gmlake_result gmlk_copies_wait(gmlk_batch *batch, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
   if (a->copies.done < a->copies.next)
-    result = GMLK_CALL(batch, copy, 0, a->host_copies.items->memory, (size_t)0, to_host);
+    result = GMLK_CALL(batch, copy, 0, a->host_copies.items[0], (size_t)0, to_host);
   a->copies.done = a->copies.next;
   return result;
 }
@@ -8811,17 +8782,17 @@ static int gmlk_begins_extent(const gmlk_arena *a, uint64_t address) {
    before the address `end`. Those before it are complete then. */
 static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t end, int to_host) {
   const gmlk_copy *first = a->copies.items + a->copies.next, *c = first;
-  const gmlk_host_copy *piece = gmlk_host_copy_at(a, first->offset);
-  const size_t at = (size_t)(first->offset - piece->offset);
+  const size_t piece = a->host_copies.piece_bytes, at = (size_t)first->offset % piece;
+  char *host = (char *)a->host_copies.items[first->offset / piece] + at;
   gmlake_result result;
   size_t bytes = 0;
   a->copies.done = a->copies.next;
-  for (; a->copies.next < a->copies.count && bytes < gmlk_min(GMLK_COPY_BYTES, piece->bytes - at) &&
-         c->address < end && c->address == first->address + bytes &&
-         c->offset == first->offset + bytes && !(bytes && gmlk_begins_extent(a, c->address));
+  for (; a->copies.next < a->copies.count && bytes < piece - at && c->address < end &&
+         c->address == first->address + bytes && c->offset == first->offset + bytes &&
+         !(bytes && gmlk_begins_extent(a, c->address));
        c++, a->copies.next++)
     bytes += gmlk_to_bytes(c->grains);
-  result = GMLK_CALL(batch, copy, first->address, (char *)piece->memory + at, bytes, to_host);
+  result = GMLK_CALL(batch, copy, first->address, host, bytes, to_host);
   if (result) a->copies.done = a->copies.next; /* after an error none runs */
   return result;
 }
@@ -9201,7 +9172,7 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   for (b = a->head.next; b; b = b->next) /* of chunks of buffers that were exported */
     if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.extra);
   gmlk_copies_drop(l, a);
-  gmlk_host_free(&l->host, a->host_copies.items, a->host_copies.capacity * sizeof(gmlk_host_copy));
+  gmlk_host_free(&l->host, a->host_copies.items, a->host_copies.capacity * sizeof(void *));
   for (; va && va != &a->window_space.tail; va = va->next) {
     gmlk_window *w = va->state == GMLK_LIVE ? gmlk_va_window(va) : NULL;
     if (w) gmlk_host_free(&l->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
@@ -10421,9 +10392,9 @@ static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int ke
   gmlk_arena *a;
   if (keeps) return GMLAKE_OK;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
-    const size_t before = a->host_copies.bytes;
+    const size_t before = a->host_copies.count;
     if (!result) result = gmlk_host_copy_free(l, a);
-    is_given |= a->host_copies.bytes < before;
+    is_given |= a->host_copies.count < before;
   }
   if (result && (!is_given || gmlk_is_fatal(result))) return result;
   if (result) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
@@ -12462,7 +12433,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, con
 #if !defined(_WIN32)
 #include <time.h>
 #endif
-#if !defined(_WIN32) && !defined(GMLAKE_CUDA_LINK)
+#if !defined(_WIN32)
 #include <dlfcn.h>
 #endif
 
@@ -12477,10 +12448,7 @@ enum {
 
 /* The driver functions used: name without cu, what the exported name has behind that for this form
    of the function, parameters. The plain names take NULL for the legacy stream. A driver with
-   virtual memory management has all but those of CUDA 12.0, which are NULL where it lacks them.
-   Functions of later versions need a list of their own: this one is asked for where cuda.h is of
-   12.0 or later. */
-#define GMLK_CUDA_FUNCTIONS_12(X) X(StreamGetId, "", (CUstream stream, unsigned long long *id))
+   virtual memory management has all but StreamGetId, which is of CUDA 12.0 and NULL before. */
 #define GMLK_CUDA_FUNCTIONS(X)                                                                 \
   X(Init, "", (unsigned flags))                                                                \
   X(DeviceGet, "", (CUdevice * device, int ordinal))                                           \
@@ -12533,12 +12501,12 @@ enum {
   X(MemFreeHost, "", (void *host))                                                             \
   X(MemHostRegister, "_v2", (void *host, size_t bytes, unsigned flags))                        \
   X(MemHostUnregister, "", (void *host))                                                       \
-  X(ThreadExchangeStreamCaptureMode, "", (CUstreamCaptureMode * mode))
+  X(ThreadExchangeStreamCaptureMode, "", (CUstreamCaptureMode * mode))                         \
+  X(StreamGetId, "", (CUstream stream, unsigned long long *id))
 
 #define GMLK_CUDA_MEMBER(name, suffix, params) CUresult(CUDAAPI *name) params;
 typedef struct gmlk_cuda_functions {
   GMLK_CUDA_FUNCTIONS(GMLK_CUDA_MEMBER)
-  GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_MEMBER)
 } gmlk_cuda_functions;
 #undef GMLK_CUDA_MEMBER
 
@@ -12556,21 +12524,6 @@ typedef struct gmlk_cuda {
 } gmlk_cuda;
 
 /* ---- Loading the driver ---- */
-
-#if defined(GMLAKE_CUDA_LINK)
-
-/* cuda.h defines cu##name as a macro where a newer form exists, so this names the right form. */
-#define GMLK_CUDA_ASSIGN(name, suffix, params) fn->name = cu##name;
-static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
-  GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ASSIGN)
-#if CUDA_VERSION >= 12000
-  GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_ASSIGN)
-#endif
-  return GMLAKE_OK;
-}
-#undef GMLK_CUDA_ASSIGN
-
-#else
 
 typedef struct gmlk_cuda_symbol {
   const char *exported;
@@ -12596,8 +12549,7 @@ static void *gmlk_cuda_module_find(void *module, const char *name) { return dlsy
 #define GMLK_CUDA_ROW(name, suffix, params) \
   {"cu" #name suffix, offsetof(gmlk_cuda_functions, name)},
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
-  static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)
-                                              GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_ROW)};
+  static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)};
   void *module = gmlk_cuda_module_open(), *symbol;
   size_t i;
   if (!module) return GMLAKE_ERROR_NO_DRIVER;
@@ -12613,8 +12565,6 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   return GMLAKE_OK;
 }
 #undef GMLK_CUDA_ROW
-
-#endif /* GMLAKE_CUDA_LINK */
 
 /* ---- Results, and how every function of the table begins and ends ---- */
 

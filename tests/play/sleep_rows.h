@@ -69,21 +69,9 @@ static const row sleep_rows[] = {
     {"pinned_memory_of_a_pool_that_is_gone_is_offered_again", TOGETHER,
      "{granule:16 cap:64} " FULL "S0:k W0 fail:host-free=1R* T:0!R " ALL_GOES " host-ranges=1 "
      "fail:any=0R destroy host-ranges=0"},
-    /* A piece that is refused is halved, down to a chunk; each serves the next time, too. */
-    {"contents_are_kept_in_pieces", TOGETHER | WIDE,
-     "{granule:16 cap:64} " FULL "fail:host-alloc=1H S0:k W0 " KEPT "S0:k W0 " KEPT "S0:k S0:d "
-     "host-ranges=0 W0 " ALL_GOES},
-    {"contents_are_kept_in_small_pieces", TOGETHER,
-     "{granule:16 cap:64} " FULL "fail:host-alloc=1H fail:host-alloc=2H fail:host-alloc=3H S0:k "
-     "W0 " KEPT "S0:k W0 " KEPT ALL_GOES},
-    /* Of several pieces the driver keeps one: so the contents are gone, and it is offered again. */
-    {"a_piece_that_stays_is_offered_again", TOGETHER,
-     "{granule:16 cap:64} " FULL "fail:host-alloc=1H S0:k host-ranges=3 fail:host-free=2R S0:d "
-     "host-ranges=2 T:999 host-ranges=0 W0 " ALL_GOES},
     {"contents_that_the_host_has_no_room_for_stay", TOGETHER | WIDE,
-     "{granule:16 cap:64} " FULL "fail:host-alloc=1H* S0:k!H says:the_backend_has_no host-ranges=0 "
+     "{granule:16 cap:64} " FULL "fail:host-alloc=1H* S0:k!H says:free_host_memory host-ranges=0 "
      "fail:any=0R " KEPT
-     "fail:host-alloc=1H fail:host-alloc=3H* S0:k!H host-ranges=0 fail:any=0R " KEPT
      "S0:k W0 " KEPT ALL_GOES},
     /* The judge sees that no copy runs on. */
     {"a_sleep_that_fails_leaves_nothing", TOGETHER,

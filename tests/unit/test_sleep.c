@@ -149,7 +149,7 @@ CASE(large_contents_are_kept) {
   more = take_from(pool, 3 * C, LEGACY);
   fill(more, 3 * C, 9);
   (void)sleep_now(pool, KEEP);
-  assert_int_equal(census().host_count, 1);
+  assert_int_equal(census().host_count, 3);
   wake_now(pool);
   assert_filled(more, 3 * C, 9);
   assert_filled(block, bytes, 7);
