@@ -920,8 +920,7 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-#define GMLAKE_OFFLOAD_STRICT 1u /* run: fails where an on-demand swap out would be needed */
-#define GMLAKE_OFFLOAD_LRU 2u    /* run: on-demand swaps out take what was not used for longest */
+#define GMLAKE_OFFLOAD_LRU 2u /* run: on-demand swaps out take what was not used for longest */
 /* Of a run, one at most, for its memgraphs: see HOW A MEMGRAPH IS RUN. */
 #define GMLAKE_OFFLOAD_FIXED_ORDER 4u      /* each queue runs in the order of compilation; */
 #define GMLAKE_OFFLOAD_FIXED_OPS 8u        /* those of operators and transfers do; */
@@ -4875,6 +4874,7 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
    [Q1] The heap of a queue has exactly the nodes that are ready and have not begun.
    [Q2] If in_line is set, the operators of a device run in the order in which they begin, so that
         none waits for another one that has begun.
+   [Q3] In a queue whose order is fixed each node also waits until the one before has begun.
    Cost: O(log n) for each node and constant for each edge. Fails: where host memory is refused, and
    only when it is made. */
 
@@ -4883,19 +4883,19 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
 #define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
 
 typedef struct gmlo_node_queue {
-  uint64_t *heap;  /* in fixed order: all nodes of the queue, in that order */
+  uint64_t *heap;
   size_t count;    /* of the heap */
-  size_t at;       /* in fixed order: the next node */
   uint32_t active; /* nodes that have begun and not ended */
+  uint32_t last;   /* while the order is fixed: the last node; or NONE */
 } gmlo_node_queue;
 
 typedef struct gmlo_ready {
   gmlo_scope scope;
   const gmlake_offload_memgraph *memgraph;
   uint32_t *waits;
+  uint32_t *following; /* [Q3] by node; or NONE */
   gmlo_node_queue *queues;
   size_t queue_count;
-  unsigned flags; /* of the run: those of a fixed order */
   int in_line;
 } gmlo_ready;
 
@@ -4908,53 +4908,60 @@ static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
   return (size_t)node->device * GMLO_QUEUES + kind;
 }
 
+/* Fixes the order of the queues for which the flags of the run say so. [Q3] */
+static void gmlo_ready_fix(gmlo_ready *r, unsigned flags) {
+  const unsigned all = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER;
+  const gmlake_offload_memgraph *m = r->memgraph;
+  size_t v;
+  for (v = 0; v < m->node_count; v++) {
+    uint32_t id = (flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? m->starts[v] : (uint32_t)v;
+    size_t q = gmlo_queue_of(m, id);
+    gmlo_node_queue *queue = &r->queues[q];
+    unsigned fixed = q % GMLO_QUEUES < GMLO_COPY_QUEUES ? all | GMLAKE_OFFLOAD_FIXED_OPS : all;
+    r->following[id] = GMLAKE_OFFLOAD_NONE;
+    if ((flags & fixed) == 0) continue;
+    if (queue->last != GMLAKE_OFFLOAD_NONE) r->following[queue->last] = id;
+    queue->last = id;
+  }
+}
+
 static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
                            const gmlake_offload_host *host, unsigned flags) {
   size_t *counts, q, v;
   memset(r, 0, sizeof *r);
   r->scope = gmlo_scope_of(host);
   r->memgraph = m;
-  r->flags = flags;
   r->queue_count = m->info.device_count * GMLO_QUEUES;
   r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
+  r->following = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->following);
   r->queues = (gmlo_node_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
   counts = (size_t *)gmlo_take(&r->scope, r->queue_count, sizeof *counts);
-  if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
+  if (r->waits == NULL || r->following == NULL || r->queues == NULL || counts == NULL) return 0;
   for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
   for (q = 0; q < r->queue_count; q++) {
+    r->queues[q].last = GMLAKE_OFFLOAD_NONE;
     r->queues[q].heap = (uint64_t *)gmlo_take(&r->scope, counts[q], sizeof(uint64_t));
     if (r->queues[q].heap == NULL) return 0;
   }
+  gmlo_ready_fix(r, flags);
   return 1;
 }
 
-static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
+/* The node waits for one less, which may have been the last. */
+static void gmlo_ready_less(gmlo_ready *r, uint32_t id) {
   gmlo_node_queue *queue = &r->queues[gmlo_queue_of(r->memgraph, id)];
-  gmlo_heap_push(queue->heap, &queue->count, id);
-}
-
-/* Whether the queue runs in a fixed order: its heap is then used as a list. */
-static int gmlo_ready_is_fixed(const gmlo_ready *r, size_t q) {
-  unsigned fixed = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER;
-  if (q % GMLO_QUEUES < GMLO_COPY_QUEUES) fixed |= GMLAKE_OFFLOAD_FIXED_OPS;
-  return (r->flags & fixed) != 0;
+  if (--r->waits[id] == 0) gmlo_heap_push(queue->heap, &queue->count, id);
 }
 
 /* Begins an iteration. */
 static void gmlo_ready_begin(gmlo_ready *r) {
   const gmlake_offload_memgraph *m = r->memgraph;
-  size_t q, v;
-  for (q = 0; q < r->queue_count; q++) r->queues[q].count = r->queues[q].at = 0;
-  for (v = 0; v < m->node_count; v++) {
-    uint32_t id = (r->flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? m->starts[v] : (uint32_t)v;
-    gmlo_node_queue *queue = &r->queues[gmlo_queue_of(m, id)];
-    r->waits[id] = (uint32_t)(m->before_begin[id + 1] - m->before_begin[id]);
-    if (gmlo_ready_is_fixed(r, gmlo_queue_of(m, id))) {
-      queue->heap[queue->count++] = id;
-    } else if (r->waits[id] == 0) {
-      gmlo_ready_push(r, id);
-    }
-  }
+  size_t v;
+  for (v = 0; v < m->node_count; v++)
+    r->waits[v] = (uint32_t)(m->before_begin[v + 1] - m->before_begin[v]) + 1;
+  for (v = 0; v < m->node_count; v++)
+    if (r->following[v] != GMLAKE_OFFLOAD_NONE) r->waits[r->following[v]]++;
+  for (v = 0; v < m->node_count; v++) gmlo_ready_less(r, (uint32_t)v); /* for the begin */
 }
 
 /* Whether the node may begin behind the other one without waiting for its end. [Q2] */
@@ -4967,29 +4974,19 @@ static int gmlo_ready_follows(const gmlo_ready *r, uint32_t id, uint32_t other) 
 static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
   const gmlake_offload_memgraph *m = r->memgraph;
   size_t e;
-  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
-    uint32_t after = m->after[e];
-    if (gmlo_ready_follows(r, after, id) == ended) continue;
-    if (--r->waits[after] != 0) continue;
-    if (!gmlo_ready_is_fixed(r, gmlo_queue_of(m, after))) gmlo_ready_push(r, after);
-  }
+  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++)
+    if (gmlo_ready_follows(r, m->after[e], id) != ended) gmlo_ready_less(r, m->after[e]);
 }
 
 /* Takes the first node that may begin. NONE if there is none. */
 static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q) {
   gmlo_node_queue *queue = &r->queues[q];
   uint32_t id;
-  if (gmlo_ready_is_fixed(r, q)) {
-    if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
-      return GMLAKE_OFFLOAD_NONE;
-    }
-    id = (uint32_t)queue->heap[queue->at++];
-  } else {
-    if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
-    id = (uint32_t)gmlo_heap_pop(queue->heap, &queue->count);
-  }
+  if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
+  id = (uint32_t)gmlo_heap_pop(queue->heap, &queue->count);
   queue->active++;
   r->waits[id] = GMLO_BEGUN;
+  if (r->following[id] != GMLAKE_OFFLOAD_NONE) gmlo_ready_less(r, r->following[id]);
   if (r->in_line) gmlo_ready_pass(r, id, 0);
   return id;
 }
@@ -5707,7 +5704,6 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
   run->hungry = 1;
   run->hungry_bytes = bytes;
   while (!gmlo_run_fits_behind(run, bytes) && run->failed == GMLAKE_OFFLOAD_OK &&
-         (run->desc.flags & GMLAKE_OFFLOAD_STRICT) == 0 &&
          gmlo_run_find_victim(run, &request.job, &request.tensor)) {
     request.last_op = gmlo_request_tensor(run, &request)->last_op;
     gmlo_run_add_request(run, &request);
@@ -6316,9 +6312,8 @@ static int gmlo_run_desc_valid(const gmlake_offload_run_desc *desc) {
       GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER | GMLAKE_OFFLOAD_FIXED_OPS;
   const unsigned order = desc->flags & orders;
   return gmlo_backend_valid(desc->backend, 1) && gmlo_host_valid(&desc->host) &&
-         (desc->flags & ~(orders | GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) == 0 &&
-         (order & (order - 1)) == 0 && desc->stream_count <= GMLO_WIDTH_MAX &&
-         desc->copy_count <= GMLO_WIDTH_MAX &&
+         (desc->flags & ~(orders | GMLAKE_OFFLOAD_LRU)) == 0 && (order & (order - 1)) == 0 &&
+         desc->stream_count <= GMLO_WIDTH_MAX && desc->copy_count <= GMLO_WIDTH_MAX &&
          (desc->launch_ahead_max == 0 || desc->stream_count <= 1);
 }
 
@@ -10259,6 +10254,11 @@ typedef struct gmlo_shelf { /* idle ranges of one size: what became idle last is
   uint32_t first[2]; /* of no vrange; of one. NONE: there is none */
 } gmlo_shelf;
 
+typedef struct gmlo_place { /* where a range is */
+  uint64_t address;
+  uint32_t range;
+} gmlo_place;
+
 typedef struct gmlo_binding { /* what a vreg stands for */
   uint32_t chunk;             /* its number; NONE: none yet */
   uint32_t misses; /* how often the vreg's tensor got another one; halved if it did not */
@@ -10379,7 +10379,7 @@ struct gmlake_offload_session {
   size_t open_count;
   size_t stuck_bytes; /* [S8] */
   gmlo_range *ranges;
-  uint32_t *by_address; /* ranges */
+  gmlo_place *by_address; /* of all ranges */
   size_t range_count, range_capacity, address_capacity;
   gmlo_shelf *shelves; /* by size, ascending */
   size_t shelf_count, shelf_capacity;
@@ -10459,6 +10459,10 @@ static gmlake_offload_result gmlo_session_fail(gmlake_offload_session *s,
   s->error.tensor = tensor;
   gmlo_text(s->error.text, sizeof s->error.text, text);
   return result;
+}
+
+static gmlake_offload_result gmlo_session_invalid(gmlake_offload_session *s, const char *text) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE, text);
 }
 
 static gmlake_offload_result gmlo_session_no_memory(gmlake_offload_session *s) {
@@ -10556,8 +10560,7 @@ static uint32_t gmlo_session_stream(gmlake_offload_session *s, void *stream) {
   for (i = 0; i < s->stream_count; i++)
     if (s->streams[i]->stream == stream) return i;
   if (i == GMLO_STREAMS_MAX) {
-    (void)gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                            "steps named more than 62 streams; use fewer");
+    (void)gmlo_session_invalid(s, "steps named more than 62 streams; use fewer");
     return i;
   }
   s->streams[i] = (gmlo_stream *)gmlo_zeroed(&s->desc.host, 1, sizeof **s->streams);
@@ -11357,16 +11360,7 @@ static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range
 
 /* The first shelf of so many bytes or more. */
 static size_t gmlo_session_shelf(const gmlake_offload_session *s, size_t bytes) {
-  size_t low = 0, high = s->shelf_count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (s->shelves[middle].bytes < bytes) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return gmlo_count_to(s->shelves, s->shelf_count, sizeof *s->shelves, bytes - 1);
 }
 
 /* Of two ranges, or NONE, the one that became idle later. */
@@ -12611,16 +12605,17 @@ static int gmlo_session_make_shelf(gmlake_offload_session *s, size_t bytes) {
 
 /* A range of so many bytes for a tensor of the vrange. NONE if one is not to be had. */
 static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t vrange) {
-  uint32_t best = gmlo_session_idle_range(s, bytes, vrange), *by_address, *chunks = NULL;
+  uint32_t best = gmlo_session_idle_range(s, bytes, vrange), *chunks = NULL;
   gmlo_range *ranges, *range;
+  gmlo_place *by_address;
   void *ptr = NULL;
   size_t at;
   if (best != GMLAKE_OFFLOAD_NONE) return best;
   ranges = (gmlo_range *)gmlo_grow(&s->desc.host, s->ranges, s->range_count, 1, &s->range_capacity,
                                    sizeof *ranges);
   if (ranges != NULL) s->ranges = ranges;
-  by_address = (uint32_t *)gmlo_grow(&s->desc.host, s->by_address, s->range_count, 1,
-                                     &s->address_capacity, sizeof *by_address);
+  by_address = (gmlo_place *)gmlo_grow(&s->desc.host, s->by_address, s->range_count, 1,
+                                       &s->address_capacity, sizeof *by_address);
   if (by_address != NULL) s->by_address = by_address;
   if (ranges == NULL || by_address == NULL || !gmlo_session_make_shelf(s, bytes)) {
     (void)gmlo_session_no_memory(s);
@@ -12646,9 +12641,10 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   range->used = 0;
   range->tensor = GMLAKE_OFFLOAD_NONE;
   range->since = 0;
-  for (at = s->range_count; at != 0 && s->ranges[by_address[at - 1]].ptr > range->ptr; at--)
-    by_address[at] = by_address[at - 1];
-  by_address[at] = (uint32_t)s->range_count;
+  at = gmlo_count_to(by_address, s->range_count, sizeof *by_address, (uintptr_t)ptr);
+  memmove(by_address + at + 1, by_address + at, (s->range_count - at) * sizeof *by_address);
+  by_address[at].address = (uintptr_t)ptr;
+  by_address[at].range = (uint32_t)s->range_count;
   gmlo_session_lay(s, (uint32_t)s->range_count);
   return (uint32_t)s->range_count++;
 }
@@ -12969,8 +12965,7 @@ static int gmlo_session_claim(gmlake_offload_session *s) {
 static gmlake_offload_result gmlo_session_enter(gmlake_offload_session *s) {
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   if (gmlo_session_claim(s)) return GMLAKE_OFFLOAD_OK;
-  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                           "another call of the session is under way");
+  return gmlo_session_invalid(s, "another call of the session is under way");
 }
 
 static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
@@ -13000,8 +12995,8 @@ gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void
   if (out_ptr != NULL) *out_ptr = NULL;
   stream_id = gmlo_session_stream(session, stream);
   if (out_tensor == NULL || out_ptr == NULL || bytes > GMLO_BYTES_MAX) {
-    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "out_tensor or out_ptr is NULL, or the tensor too large");
+    result =
+        gmlo_session_invalid(session, "out_tensor or out_ptr is NULL, or the tensor too large");
   } else if (stream_id == GMLO_STREAMS_MAX) {
     result = session->error.result;
   } else {
@@ -13028,21 +13023,15 @@ gmlake_offload_session_free(gmlake_offload_session *session, uint32_t tensor, vo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_find(const gmlake_offload_session *session, const void *ptr,
                             uint32_t *out_tensor, size_t *out_offset) {
-  size_t low = 0, high;
   const gmlo_range *range;
+  size_t at;
   if (session == NULL || out_tensor == NULL || out_offset == NULL)
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  for (high = session->range_count; low < high;) {
-    size_t middle = low + (high - low) / 2;
-    if ((uintptr_t)session->ranges[session->by_address[middle]].ptr <= (uintptr_t)ptr) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
+  at = gmlo_count_to(session->by_address, session->range_count, sizeof *session->by_address,
+                     (uintptr_t)ptr);
   *out_tensor = GMLAKE_OFFLOAD_NONE;
-  if (low == 0) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  range = &session->ranges[session->by_address[low - 1]];
+  if (at == 0) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  range = &session->ranges[session->by_address[at - 1].range];
   *out_offset = (size_t)((uintptr_t)ptr - (uintptr_t)range->ptr);
   if (*out_offset >= range->used || range->tensor == GMLAKE_OFFLOAD_NONE)
     return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
@@ -13058,9 +13047,8 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (step == NULL || session->is_open || (step->reads == NULL && step->read_count != 0) ||
       (step->writes == NULL && step->write_count != 0)) {
-    return gmlo_session_exit(
-        session, gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
-                                   GMLAKE_OFFLOAD_NONE, "a step is open, or lists are NULL"));
+    return gmlo_session_exit(session,
+                             gmlo_session_invalid(session, "a step is open, or lists are NULL"));
   }
   session->open_stream_id = gmlo_session_stream(session, step->stream);
   if (session->open_stream_id == GMLO_STREAMS_MAX)
@@ -13068,8 +13056,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
   if (session->open_stream_id == GMLO_OUT || session->open_stream_id == GMLO_IN)
     return gmlo_session_exit(
         session,
-        gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                          "a step's stream is one that the session copies on"));
+        gmlo_session_invalid(session, "a step's stream is one that the session copies on"));
   if (!session->is_held) gmlo_session_plan(session, session->step % 64 == 0);
   session->step++;
   session->is_open = 1;
@@ -13096,8 +13083,7 @@ gmlake_offload_session_end(gmlake_offload_session *session) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   result = session->is_open ? gmlo_session_end(session)
-                            : gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
-                                                GMLAKE_OFFLOAD_NONE, "no step is open");
+                            : gmlo_session_invalid(session, "no step is open");
   return gmlo_session_exit(session, result);
 }
 
@@ -13106,9 +13092,9 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (session->is_open || session->is_held || session->open_region != 0) {
-    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "an iteration cannot begin in a step or a region, or while the "
-                               "session is held");
+    result = gmlo_session_invalid(session,
+                                  "an iteration cannot begin in a step or a region, or while the "
+                                  "session is held");
   } else {
     gmlo_free(&session->desc.host, session->detector.past);
     memset(&session->detector, 0, sizeof session->detector);
@@ -13119,8 +13105,7 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
 }
 
 static gmlake_offload_result gmlo_session_region_open(gmlake_offload_session *s) {
-  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                           "a region is open; tell only the outermost of nested ones");
+  return gmlo_session_invalid(s, "a region is open; tell only the outermost of nested ones");
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
@@ -13129,8 +13114,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
   uint64_t number;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (out_region == NULL || out_is_kept == NULL) {
-    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "out_region or out_is_kept is NULL");
+    result = gmlo_session_invalid(session, "out_region or out_is_kept is NULL");
   } else if (session->open_region != 0) {
     result = gmlo_session_region_open(session);
   } else {
@@ -13171,8 +13155,7 @@ gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen
   gmlo_region *record;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (session->open_region == 0) {
-    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "no region is open");
+    result = gmlo_session_invalid(session, "no region is open");
   } else {
     record = gmlo_session_region(session);
     if (record != NULL)
@@ -13224,8 +13207,7 @@ gmlake_offload_session_hold(gmlake_offload_session *session, int is_held) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (session->is_open)
-    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "a step is open; hold the session before its begin");
+    result = gmlo_session_invalid(session, "a step is open; hold the session before its begin");
   else
     session->is_held = is_held != 0;
   return gmlo_session_exit(session, result);
@@ -13523,8 +13505,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_plan(
   if (out_plan != NULL) *out_plan = NULL;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (out_plan == NULL) {
-    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "out_plan is NULL");
+    result = gmlo_session_invalid(session, "out_plan is NULL");
   } else if (!session->has_schedule) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_NOT_SEALED, GMLAKE_OFFLOAD_NONE,
                                "no iteration is planned yet; ask again after some more");
@@ -14702,20 +14683,18 @@ static void gmlo_cuda_event_destroy(void *user, void *event) {
 
 static int gmlo_cuda_event_record(void *user, void *event, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  CUresult code;
   int pushed;
   if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  code = cuda->fn.EventRecord((CUevent)event, (CUstream)stream);
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+  return gmlo_cuda_leave(cuda, pushed,
+                         cuda->fn.EventRecord((CUevent)event, (CUstream)stream) != CUDA_SUCCESS);
 }
 
 static int gmlo_cuda_stream_wait(void *user, void *stream, void *event) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  CUresult code;
   int pushed;
   if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  code = cuda->fn.StreamWaitEvent((CUstream)stream, (CUevent)event, 0);
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+  return gmlo_cuda_leave(
+      cuda, pushed, cuda->fn.StreamWaitEvent((CUstream)stream, (CUevent)event, 0) != CUDA_SUCCESS);
 }
 
 static int gmlo_cuda_event_done(void *user, void *event, int *out_done) {
@@ -14741,11 +14720,10 @@ static int gmlo_cuda_event_ns(void *user, void *from, void *to, uint64_t *out_ns
 
 static int gmlo_cuda_stream_sync(void *user, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  CUresult code;
   int pushed;
   if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  code = cuda->fn.StreamSynchronize((CUstream)stream);
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+  return gmlo_cuda_leave(cuda, pushed,
+                         cuda->fn.StreamSynchronize((CUstream)stream) != CUDA_SUCCESS);
 }
 
 #if defined(__linux__)

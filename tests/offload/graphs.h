@@ -268,8 +268,7 @@ static void open_machine(machine *m, const gmlake_offload_memgraph *memgraph, in
   desc.backend = is_limited ? watched(m->mock) : m->mock;
   if (is_limited) {
     desc.limit_bytes = option_bytes(OPT_LIMIT);
-    desc.flags = (option_is_set(OPT_STRICT) ? GMLAKE_OFFLOAD_STRICT : 0) |
-                 (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0) |
+    desc.flags = (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0) |
                  orders[(size_t)player.options[OPT_ORDER] % 4];
     desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
     desc.stream_count = desc.copy_count = (uint32_t)player.options[OPT_STREAMS];

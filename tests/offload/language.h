@@ -6,7 +6,7 @@
    other; with b in bytes, with k and m in KiB and MiB; and may be sums: 4+64b. Times are in
    microseconds, or say ns, us, ms. `none` and `max` are numbers, too.
 
-     {limit:4 strict}  options, from here on, also as what is compared below; a run ends here
+     {limit:4 paper}   options, from here on, also as what is compared below; a run ends here
      a=4  w=4p         tensor a of 4 units; p PERSISTENT, i INPUT, o OUTPUT
      a,w>b=2,w:50/7    an operator, or a step: reads a and w, makes b, writes w in place, takes 50
                        us; 7 is its key. Behind a name ? says: where it lives. Of a step each tensor
@@ -141,7 +141,6 @@ static const struct word {
   X(JOBS, "jobs", 'n')                                                                \
   X(BOTH, "both", 'n')           /* bytes a second in both directions together */     \
   X(UNPLANNED, "unplanned", 'n') /* 1: the run's jobs get no plan */                  \
-  X(STRICT, "strict", 0)                                                              \
   X(LRU, "lru", 0)                                                                    \
   X(AHEAD, "ahead", 'n')                                                              \
   X(DIVISOR, "divisor", 'n') /* of its mock */                                        \
