@@ -280,10 +280,10 @@ HOW A SESSION WORKS
      comes back ahead. What the host has already, and is used later than that, leaves for it; a
      16th of the limit is left free for what is allocated. Without a schedule what later steps use
      comes back, too, into room that is free: in training, while the backward pass frees memory.
-  8. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
-     planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
-     chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
-     that goes as planned calls the driver for few chunks, and one that moves nothing for none.
+  8. Chunks. Memory whose chunks have numbers (`is_numbered`, as a lake's have) is planned, too: a
+     tensor has the same chunks at the same addresses whenever it is there, and chunks go from one
+     tensor to the next as planned. What is mapped stays mapped, so an iteration that goes as
+     planned calls the driver for few chunks, and one that moves nothing for none.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
      iterations are marked and limit_bytes is not 0, the session decides after three that were alike
@@ -761,7 +761,7 @@ typedef struct gmlake_offload_backend {
   size_t divisor; /* 0 or 1, except in the mock, where `divisor` bytes of a tensor are one byte of
                      memory: an allocation has at least bytes / divisor bytes, and a tensor whose
                      place in an arena is at `offset` begins at offset / divisor */
-  /* May be NULL, or behind struct_bytes. A session plans in a thread that this starts: it calls
+  /* May be NULL. A session plans in a thread that this starts: it calls
      run(arg) there; thread_join waits until that has returned. Without it, or where it fails, a
      session plans in the caller's thread, a slice in each begin and mark. */
   int (*thread_start)(void *user, void (*run)(void *arg), void *arg, void **out_thread);
@@ -1045,7 +1045,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
    gmlake_offload_lake_memory fills one in, whose values above 2 are the driver's. */
 typedef struct gmlake_offload_memory {
   size_t struct_bytes;  /* sizeof(gmlake_offload_memory) */
-  unsigned abi_version; /* 1 */
+  unsigned abi_version; /* 2 */
+  int is_numbered;      /* chunks have numbers: see commit */
   void *user;           /* the first argument of every function */
   size_t chunk_bytes;   /* a power of two: ranges are whole chunks */
   /* Takes addresses without memory; out_range names them from then on. */
@@ -1053,18 +1054,17 @@ typedef struct gmlake_offload_memory {
   /* pre: the range has no memory. */
   void (*release)(void *user, void *range, void *stream);
   /* Gives the range's first bytes, whole chunks, memory for work that is queued on the stream from
-     now on. That work waits on the device for what last used the memory elsewhere. */
-  int (*commit)(void *user, void *range, size_t bytes, void *stream);
+     now on. That work waits on the device for what last used the memory elsewhere. With is_numbered
+     `chunks` has a number for each chunk of these bytes: in, of the one that is wanted, or
+     UINT32_MAX; out, of the one that is there. To want what the range had last costs nothing, if
+     nobody else has it. Else it is NULL, and the chunks are any. */
+  int (*commit)(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream);
   /* Takes it away: as many bytes as commit gave. pre: all their uses precede this call on the
      stream. */
   int (*discard)(void *user, void *range, size_t bytes, void *stream);
   /* May be NULL; for checking. Makes every access to a range without memory an error. pre: no work
      is under way on the stream that the last discard named. */
   int (*expel)(void *user);
-  /* May be NULL: then the chunks of a range are any. As commit, with a number for each chunk of
-     these bytes: in, of the one that is wanted, or UINT32_MAX; out, of the one that is there. To
-     want what the range had last costs nothing, if nobody else has it. */
-  int (*commit_chunks)(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream);
 } gmlake_offload_memory;
 
 #define GMLAKE_OFFLOAD_CHECKED 2u /* session: unmaps what is away; the host waits each time */
@@ -1538,19 +1538,15 @@ static gmlake_offload_result gmlo_fill_info(void *out, const void *info, size_t 
   return GMLAKE_OFFLOAD_OK;
 }
 
-#define GMLO_MEMORY_BYTES offsetof(gmlake_offload_memory, commit_chunks) /* of the first form */
-
 static int gmlo_memory_valid(const gmlake_offload_memory *m) {
-  return m != NULL && m->struct_bytes >= GMLO_MEMORY_BYTES && m->abi_version == 1 &&
-         m->chunk_bytes != 0 && (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 &&
-         m->reserve != NULL && m->release != NULL && m->commit != NULL && m->discard != NULL;
+  return m != NULL && m->struct_bytes >= sizeof *m && m->abi_version == 2 && m->chunk_bytes != 0 &&
+         (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 && m->reserve != NULL && m->release != NULL &&
+         m->commit != NULL && m->discard != NULL;
 }
-
-#define GMLO_BACKEND_BYTES offsetof(gmlake_offload_backend, thread_start) /* likewise */
 
 /* Whether the table has what a session calls, or with `runs` all. */
 static int gmlo_backend_valid(const gmlake_offload_backend *b, int runs) {
-  return b != NULL && b->struct_bytes >= GMLO_BACKEND_BYTES && b->abi_version == 2 &&
+  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 2 &&
          b->host_alloc != NULL && b->host_free != NULL && b->copy != NULL &&
          b->event_create != NULL && b->event_destroy != NULL && b->event_record != NULL &&
          b->stream_wait != NULL && b->event_done != NULL && b->event_ns != NULL &&
@@ -11485,7 +11481,7 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   void *stream = s->streams[stream_id]->stream;
   int code;
   if (range->chunks == NULL)
-    return s->memory.commit(s->memory.user, range->range, range->used, stream);
+    return s->memory.commit(s->memory.user, range->range, range->used, NULL, stream);
   if (vrange != GMLAKE_OFFLOAD_NONE &&
       (!gmlo_session_is_planned(s) || !gmlo_session_is_wide(s, vrange, range->used))) {
     vrange = GMLAKE_OFFLOAD_NONE; /* the range is wider than what it is for */
@@ -11494,7 +11490,7 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
     (void)gmlo_session_clear(s, vrange, range->used / s->memory.chunk_bytes, stream_id);
   gmlo_session_wish(s, id, vrange);
   gmlo_session_hold_chunks(s, id, 0); /* it may get others */
-  code = s->memory.commit_chunks(s->memory.user, range->range, range->used, range->chunks, stream);
+  code = s->memory.commit(s->memory.user, range->range, range->used, range->chunks, stream);
   if (code == 0) gmlo_session_hold_chunks(s, id, 1);
   if (code == 0 && vrange != GMLAKE_OFFLOAD_NONE) gmlo_session_note_chunks(s, range, vrange);
   return code;
@@ -12005,7 +12001,7 @@ static int gmlo_session_go_on(gmlake_offload_session *s) {
 
 /* The bytes of the chunks that a schedule assigns; 0: the memory does not let it. */
 static size_t gmlo_session_chunk_bytes(const gmlake_offload_session *s) {
-  return s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0;
+  return s->memory.is_numbered ? s->memory.chunk_bytes : 0;
 }
 
 /* From now on that is the schedule. */
@@ -12622,7 +12618,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
     return best;
   }
   range = &ranges[s->range_count];
-  if (s->memory.commit_chunks != NULL) {
+  if (s->memory.is_numbered) {
     chunks = (uint32_t *)gmlo_zeroed(&s->desc.host, bytes / s->memory.chunk_bytes, sizeof *chunks);
     if (chunks == NULL) {
       (void)gmlo_session_no_memory(s);
@@ -12921,11 +12917,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s = (gmlake_offload_session *)gmlo_zeroed(&desc->host, 1, sizeof *s);
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   s->desc = *desc;
-  memcpy(&s->backend, desc->backend,
-         desc->backend->struct_bytes < sizeof s->backend ? GMLO_BACKEND_BYTES : sizeof s->backend);
+  s->backend = *desc->backend;
   if (s->backend.thread_join == NULL) s->backend.thread_start = NULL;
-  memcpy(&s->memory, desc->memory,
-         desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
+  s->memory = *desc->memory;
   s->known = -1;
   s->piece_bytes = s->memory.chunk_bytes;
   if (s->piece_bytes > GMLO_PIECE_MAX) s->piece_bytes = GMLO_PIECE_MAX;
@@ -13881,11 +13875,12 @@ static void gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes) {
   if (i != 0) memmove(mock->pieces, mock->pieces + i, mock->piece_count * sizeof *mock->pieces);
 }
 
-static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
+static int gmlo_mock_commit(void *user, void *of, size_t bytes, uint32_t *chunks, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range = (gmlo_mock_range *)of;
   size_t i, most = mock->desc.device_bytes, fresh = SIZE_MAX, pieces = 0;
   gmlo_clock_entry *entry;
+  (void)chunks;
   if (gmlo_clock_fails(&mock->clock)) return 2;
   GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes <= range->bytes);
   for (i = 0; i < mock->piece_count; i++) pieces += mock->pieces[i].bytes;
@@ -14051,7 +14046,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
   }
   memset(out_memory, 0, sizeof *out_memory);
   out_memory->struct_bytes = sizeof *out_memory;
-  out_memory->abi_version = 1;
+  out_memory->abi_version = 2;
   out_memory->user = backend->user;
   out_memory->chunk_bytes = chunk_bytes;
   out_memory->reserve = gmlo_mock_reserve;
@@ -14948,7 +14943,7 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *back
 /* ---- >>memory_lake: memory of a lake at addresses that stay -------------------------------------
    Owns nothing. A range is a buffer of the lake: what a tensor gives up stays mapped there, and if
    nobody has taken the chunk when the tensor comes back, that costs no driver call.
-   Cost and failures: those of gmlake_buffer_commit and gmlake_buffer_discard. */
+   Cost and failures: those of gmlake_buffer_commit_chunks and gmlake_buffer_discard. */
 
 #if defined(GMLAKE_OFFLOAD_LAKE)
 
@@ -14986,13 +14981,7 @@ static void gmlo_lake_release(void *user, void *range, void *stream) {
                               stream);
 }
 
-static int gmlo_lake_commit(void *user, void *range, size_t bytes, void *stream) {
-  gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
-  return gmlo_lake_code(lake, gmlake_buffer_commit(lake, (gmlake_buffer *)range, 0, bytes, stream));
-}
-
-static int gmlo_lake_commit_chunks(void *user, void *range, size_t bytes, uint32_t *chunks,
-                                   void *stream) {
+static int gmlo_lake_commit(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream) {
   gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
   return gmlo_lake_code(
       lake, gmlake_buffer_commit_chunks(lake, (gmlake_buffer *)range, 0, bytes, chunks, stream));
@@ -15015,15 +15004,15 @@ gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memor
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   memset(out_memory, 0, sizeof *out_memory);
   out_memory->struct_bytes = sizeof *out_memory;
-  out_memory->abi_version = 1;
+  out_memory->abi_version = 2;
   out_memory->user = (void *)(uintptr_t)lake;
   out_memory->chunk_bytes = lake->chunk_bytes;
   out_memory->reserve = gmlo_lake_reserve;
   out_memory->release = gmlo_lake_release;
+  out_memory->is_numbered = 1;
   out_memory->commit = gmlo_lake_commit;
   out_memory->discard = gmlo_lake_discard;
   out_memory->expel = gmlo_lake_expel;
-  out_memory->commit_chunks = gmlo_lake_commit_chunks;
   return GMLAKE_OFFLOAD_OK;
 }
 

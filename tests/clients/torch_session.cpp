@@ -66,7 +66,7 @@ int map(const Range *range, int access) {
   return mmap(range->ptr, range->bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
          MAP_FAILED;
 }
-int commit(void *, void *range, size_t bytes, void *) {
+int commit(void *, void *range, size_t bytes, uint32_t *, void *) {
   Host &h = host();
   if (h.limit && h.committed + bytes > h.limit) return 1;
   if (map(static_cast<Range *>(range), PROT_READ | PROT_WRITE)) return 2;
@@ -137,7 +137,7 @@ std::atomic<gmlake_torch::Offload *> guest{nullptr};
 std::unique_ptr<gmlake_torch::Offload> make_session(int, size_t, const char **) {
   gmlake_offload_memory memory{};
   memory.struct_bytes = sizeof memory;
-  memory.abi_version = 1;
+  memory.abi_version = 2;
   memory.chunk_bytes = CHUNK;
   memory.reserve = reserve;
   memory.release = release;

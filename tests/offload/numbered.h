@@ -1,5 +1,5 @@
 /* Memory for sessions whose chunks have numbers: those of another table, which has none. It keeps
-   to what gmlake_offload_memory.commit_chunks promises, and a chunk has one owner. */
+   to what gmlake_offload_memory.commit promises, and a chunk has one owner. */
 #if !defined(NUMBERED_H)
 #define NUMBERED_H
 
@@ -51,11 +51,10 @@ static uint32_t numbered_pick(const numbered *all, uint32_t wanted, uint32_t for
   return i;
 }
 
-static int numbered_commit_chunks(void *user, void *of, size_t bytes, uint32_t *chunks,
-                                  void *stream) {
+static int numbered_commit(void *user, void *of, size_t bytes, uint32_t *chunks, void *stream) {
   numbered *all = (numbered *)user;
   numbered_range *range = (numbered_range *)of;
-  int code = all->base.commit(all->base.user, range->base, bytes, stream);
+  int code = all->base.commit(all->base.user, range->base, bytes, NULL, stream);
   size_t i;
   if (code) return code;
   range->used = bytes / all->base.chunk_bytes;
@@ -67,11 +66,6 @@ static int numbered_commit_chunks(void *user, void *of, size_t bytes, uint32_t *
   }
   range->has_memory = 1;
   return 0;
-}
-
-static int numbered_commit(void *user, void *of, size_t bytes, void *stream) {
-  (void)user, (void)of, (void)bytes, (void)stream;
-  return 2; /* sessions call it only where chunks have no numbers */
 }
 
 static int numbered_discard(void *user, void *of, size_t bytes, void *stream) {
@@ -90,10 +84,10 @@ static void numbered_wrap(numbered *all, gmlake_offload_memory *memory) {
   memset(all, 0, sizeof *all);
   all->base = *memory;
   memory->user = all;
+  memory->is_numbered = 1;
   memory->reserve = numbered_reserve;
   memory->release = numbered_release;
   memory->commit = numbered_commit;
-  memory->commit_chunks = numbered_commit_chunks;
   memory->discard = numbered_discard;
   memory->expel = NULL;
 }

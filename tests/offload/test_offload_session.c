@@ -195,7 +195,8 @@ static uint64_t mock_now(void) {
 }
 
 static int commit(void *range, void *stream) {
-  return s.memory.commit(s.memory.user, range, CHUNK, stream);
+  uint32_t any = NONE;
+  return s.memory.commit(s.memory.user, range, CHUNK, &any, stream);
 }
 static void discard(void *range, void *stream) {
   assert_int_equal(s.memory.discard(s.memory.user, range, CHUNK, stream), 0);

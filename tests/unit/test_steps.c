@@ -269,7 +269,12 @@ static int ranges_reserve(void *user, size_t bytes, void **out_range, void **out
 static void ranges_release(void *user, void *range, void *stream) {
   (void)user, (void)range, (void)stream;
 }
-static int ranges_change(void *user, void *range, size_t bytes, void *stream) {
+static int ranges_commit(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream) {
+  (void)user, (void)range, (void)bytes, (void)chunks, (void)stream;
+  return 0;
+}
+
+static int ranges_discard(void *user, void *range, size_t bytes, void *stream) {
   (void)user, (void)range, (void)bytes, (void)stream;
   return 0;
 }
@@ -339,11 +344,12 @@ static uint64_t steps_of_training(uint32_t layers, uint64_t *out_longest) {
   mock.divisor = 1 << 16;
   assert_ok(gmlake_offload_mock_create(&mock, &t.mock));
   memory.struct_bytes = sizeof memory;
-  memory.abi_version = 1;
+  memory.abi_version = 2;
   memory.chunk_bytes = MIB2;
   memory.reserve = ranges_reserve;
   memory.release = ranges_release;
-  memory.commit = memory.discard = ranges_change;
+  memory.commit = ranges_commit;
+  memory.discard = ranges_discard;
   desc.backend = t.mock;
   desc.memory = &memory;
   desc.limit_bytes = layers * 3 / 2 * MIB2;
