@@ -284,24 +284,6 @@ CASE(test_random) {
   assert_true(moved > 2000 / test_part() / 2);
 }
 
-/* Whatever the divisor, power of two or not, tensors lie inside their arenas (host.h looks at the
-   bytes behind each) and beside each other. */
-CASE(test_divisors) {
-  size_t divisor, align, moved = 0;
-  unsigned seed;
-  for (divisor = 1; divisor <= 70; divisor += test_part()) {
-    for (align = 16; align < 16 * divisor;) align *= 2;
-    for (seed = 1; seed <= 3; seed++) {
-      play_text(
-          "{tight align:%zub divisor:%zu jitter:.5 order:1 streams:2} random:%u,20,%d compile "
-          "execute:3",
-          align, divisor, (unsigned)divisor + seed * 100, RANDOM_DEVICES);
-      moved += g.compiled.reload_count;
-    }
-  }
-  assert_true(moved > 1000 / test_part());
-}
-
 /* ---- Planted defects ------------------------------------------------------------------------- */
 
 /* No edge is there for nothing: without it the memgraph is wrong, and the checker says so. */
@@ -432,17 +414,6 @@ CASE(test_defect_of_a_dependency) {
   gmlake_offload_graph_destroy(graph);
 }
 
-/* What is read in one place and written in another is no update in place. */
-CASE(test_defect_of_an_update) {
-  gmlake_offload_memgraph *m;
-  gmlake_offload_graph *graph = memgraph_of("x=1 >x x>x x> compile:1", UNIT, &m);
-  m->device_bytes[0] += UNIT;
-  m->ref_offsets[2] = m->ref_offsets[3] = UNIT; /* written by the second, read by the third */
-  assert_error(checked(m), BAD_PLACE);
-  gmlake_offload_memgraph_destroy(m);
-  gmlake_offload_graph_destroy(graph);
-}
-
 /* Tensors that live on: where they begin and end. */
 CASE(test_defects_of_homes) {
   gmlake_offload_memgraph *m;
@@ -483,31 +454,6 @@ CASE(test_simulated_order) {
     copies += g.compiled.offload_count + g.compiled.reload_count;
   }
   assert_true(copies > 100 && better >= 3);
-}
-
-/* A transfer beside operators of its device is on a stream of its own. */
-CASE(test_streams_of_transfers) {
-  gmlake_offload_graph *graph = new_graph(0);
-  uint32_t from[4], to, id, i, streams;
-  for (i = 0; i < 4; i++) {
-    from[i] = tensor(graph, UNIT, GMLAKE_OFFLOAD_PERSISTENT);
-    assert_ok(try_tensor(graph, UNIT, GMLAKE_OFFLOAD_PERSISTENT, 1, &to));
-    assert_ok(gmlake_offload_add_transfer(graph, from[i], to, 5000, &id));
-    op(graph, 4000, from[i], NONE, NONE);
-  }
-  assert_ok(gmlake_offload_graph_seal(graph));
-  for (streams = 1; streams <= 3; streams++) {
-    gmlake_offload_memgraph *m = compile(graph);
-    gmlake_offload_backend *mock = new_mock(.5, 3);
-    gmlake_offload_run *run = new_runner(watched(mock), m, 0, streams, 0);
-    assert_ok(gmlake_offload_run_iterations(run, 3));
-    assert_int_equal(watch.clashes, 0);
-    assert_int_equal(watch.most_stream, 2 * streams - 1);
-    gmlake_offload_run_destroy(run);
-    gmlake_offload_mock_destroy(mock);
-    gmlake_offload_memgraph_destroy(m);
-  }
-  gmlake_offload_graph_destroy(graph);
 }
 
 /* A memgraph beside a job without a plan, in one limit: their bytes are those of each alone, in any
