@@ -2908,11 +2908,6 @@ typedef struct gmlo_cell {
 
 #define GMLO_CYCLIC_WORK 8 /* steps that making the cyclic schedule takes for each use, about */
 
-typedef struct gmlo_sized {
-  size_t bytes;
-  uint32_t job, tensor;
-} gmlo_sized;
-
 /* What is done with a cyclic schedule, one after the other. */
 typedef enum gmlo_cyclic_phase {
   GMLO_CYCLIC_STEPS = 0, /* it is made: its steps and slots, */
@@ -2989,7 +2984,6 @@ typedef struct gmlo_cyclic {
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
   /* Of a plan that is made in parts: */
   gmlo_cyclic_phase phase;
-  gmlo_sized *sized;     /* [while it is made] the tensors, largest first */
   uint64_t looked, stop; /* steps that `work` leaves out; the present part ends at this sum */
   int is_at;             /* swaps of one slot are under way: */
   size_t slot, swapped;  /* the slot, and how many there were */
@@ -3090,17 +3084,15 @@ static int gmlo_cyclic_make_steps(gmlo_cyclic *c, uint32_t only) {
   return gmlo_cyclic_make_slots(c);
 }
 
-static void gmlo_item_init(gmlo_cyclic *c, gmlo_item *item, uint32_t job, uint32_t tensor) {
-  const gmlake_offload_graph *graph = c->jobs[job].graph;
+static void gmlo_item_init(gmlo_cyclic *c, gmlo_item *item) {
+  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  uint32_t tensor = item->tensor;
   size_t i, begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
-  item->job = job;
-  item->tensor = tensor;
-  item->bytes = graph->tensors[tensor].bytes;
   item->made = gmlo_kind_is_made(graph->tensors[tensor].kind);
   item->use_begin = c->use_count;
   for (i = begin; i < end; i++) {
     gmlo_use *use = &c->uses[c->use_count++];
-    use->step = c->job_steps[job] + graph->accesses[i].position;
+    use->step = c->job_steps[item->job] + graph->accesses[i].position;
     use->how = graph->accesses[i].how;
     item->written |= (use->how & GMLO_WRITES) != 0;
   }
@@ -3112,7 +3104,7 @@ static void gmlo_item_init(gmlo_cyclic *c, gmlo_item *item, uint32_t job, uint32
 }
 
 static int gmlo_larger(const void *a, const void *b) {
-  return ((const gmlo_sized *)a)->bytes > ((const gmlo_sized *)b)->bytes;
+  return ((const gmlo_item *)a)->bytes > ((const gmlo_item *)b)->bytes;
 }
 
 /* Notes where the tensors of each job are among the items. */
@@ -3131,31 +3123,22 @@ static int gmlo_cyclic_make_index(gmlo_cyclic *c) {
   return 1;
 }
 
-/* Lists the tensors of all its jobs, largest first. `sized` has room for all, twice. */
-static void gmlo_cyclic_sort_tensors(const gmlo_cyclic *c, gmlo_sized *sized) {
+/* Lists the tensors of all its jobs, largest first. */
+static int gmlo_cyclic_sort_items(gmlo_cyclic *c) {
   size_t j, t, count = 0;
+  for (j = 0; j < c->job_count; j++)
+    if (c->job_steps[j] != c->job_steps[j + 1]) c->item_count += c->jobs[j].graph->tensor_count;
+  c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *c->items);
+  if (c->items == NULL) return 0;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
     for (t = 0; t < c->jobs[j].graph->tensor_count; t++, count++) {
-      sized[count].bytes = c->jobs[j].graph->tensors[t].bytes;
-      sized[count].job = (uint32_t)j;
-      sized[count].tensor = (uint32_t)t;
+      c->items[count].bytes = c->jobs[j].graph->tensors[t].bytes;
+      c->items[count].job = (uint32_t)j;
+      c->items[count].tensor = (uint32_t)t;
     }
   }
-  gmlo_sort(sized, sized + count, count, sizeof *sized, gmlo_larger);
-}
-
-/* Sorts the items. */
-static int gmlo_cyclic_sort_items(gmlo_cyclic *c) {
-  size_t j;
-  for (j = 0; j < c->job_count; j++) {
-    if (c->job_steps[j] == c->job_steps[j + 1]) continue;
-    c->item_count += c->jobs[j].graph->tensor_count;
-  }
-  c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *c->items);
-  c->sized = (gmlo_sized *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *c->sized);
-  if (c->items == NULL || c->sized == NULL) return 0;
-  gmlo_cyclic_sort_tensors(c, c->sized);
+  gmlo_sort(c->items, c->items + count, count, sizeof *c->items, gmlo_larger);
   c->looked += GMLO_CYCLIC_WORK * c->item_count;
   return 1;
 }
@@ -3174,7 +3157,7 @@ static int gmlo_cyclic_make_room(gmlo_cyclic *c) {
 static int gmlo_cyclic_make_items(gmlo_cyclic *c) {
   for (; c->at < c->item_count && !gmlo_cyclic_stops(c); c->at++) {
     size_t before = c->use_count;
-    gmlo_item_init(c, &c->items[c->at], c->sized[c->at].job, c->sized[c->at].tensor);
+    gmlo_item_init(c, &c->items[c->at]);
     c->looked += GMLO_CYCLIC_WORK * (c->use_count - before) + 1;
   }
   return c->at == c->item_count;
@@ -3733,35 +3716,13 @@ static void gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *plan
   }
 }
 
-/* Goes on making it, up to `stop`. 1: it is made; 0: there is more to do; -1: host memory is
-   refused. */
-static int gmlo_cyclic_make_part(gmlo_cyclic *c) {
-  switch (c->phase) {
-  case GMLO_CYCLIC_STEPS:
-    if (!gmlo_cyclic_make_steps(c, c->only)) return -1;
-    c->looked += GMLO_CYCLIC_WORK * c->step_count;
-    break;
-  case GMLO_CYCLIC_SIZES:
-    if (!gmlo_cyclic_sort_items(c)) return -1;
-    break;
-  case GMLO_CYCLIC_ROOM:
-    if (!gmlo_cyclic_make_room(c)) return -1;
-    break;
-  case GMLO_CYCLIC_ITEMS:
-    if (!gmlo_cyclic_make_items(c)) return 0;
-    break;
-  case GMLO_CYCLIC_PROFILE:
-    if (!gmlo_cyclic_make_index(c) || !gmlo_profile_make(c)) return -1;
-    c->base_ns = gmlo_period(c);
-    c->work = GMLO_CYCLIC_WORK * c->use_count; /* that were looked at */
-    c->looked += 2 * (c->item_count + c->slot_count) - c->work;
-    break;
-  default:
-    return 1;
-  }
-  c->at = 0;
-  c->phase = (gmlo_cyclic_phase)(c->phase + 1);
-  return c->phase == GMLO_CYCLIC_PARTS;
+/* The bytes in each slot, and what a try counts from. */
+static int gmlo_cyclic_make_profile(gmlo_cyclic *c) {
+  if (!gmlo_cyclic_make_index(c) || !gmlo_profile_make(c)) return 0;
+  c->base_ns = gmlo_period(c);
+  c->work = GMLO_CYCLIC_WORK * c->use_count; /* that were looked at */
+  c->looked += 2 * (c->item_count + c->slot_count) - c->work;
+  return 1;
 }
 
 /* ---- >>swap: what leaves, when, and when it comes back ------------------------------------------
@@ -4054,27 +4015,20 @@ static void gmlo_parts_add(gmlo_cyclic *c, size_t i) {
   }
 }
 
-/* Goes on making the parts of all gaps of tensors that may leave, and filling the heaps. 1: that is
-   done; 0: there is more to do; -1: host memory is refused. Items are sorted by size. */
-static int gmlo_parts_make_part(gmlo_cyclic *c) {
+/* Goes on making the parts of all gaps of tensors that may leave. 1: that is done; 0: there is more
+   to do; -1: host memory is refused. Items are sorted by size. */
+static int gmlo_parts_make(gmlo_cyclic *c) {
   size_t bytes_min = gmlo_bytes_min(c);
-  if (c->phase == GMLO_CYCLIC_PARTS) {
-    if (c->parts == NULL) {
-      c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
-      c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
-      if (c->parts == NULL || c->heaps == NULL) return -1;
-    }
-    for (; c->at < c->item_count && c->items[c->at].bytes >= bytes_min; c->at++) {
-      if (gmlo_cyclic_stops(c)) return 0;
-      gmlo_parts_add(c, c->at);
-    }
-  } else if (!gmlo_itree_refill(c)) {
-    return 0;
+  if (c->parts == NULL) {
+    c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
+    c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
+    if (c->parts == NULL || c->heaps == NULL) return -1;
   }
-  c->at = 0;
-  c->phase = (gmlo_cyclic_phase)(c->phase + 1);
-  if (c->failed) return -1;
-  return c->phase == GMLO_CYCLIC_DOWN;
+  for (; c->at < c->item_count && c->items[c->at].bytes >= bytes_min; c->at++) {
+    if (gmlo_cyclic_stops(c)) return 0;
+    gmlo_parts_add(c, c->at);
+  }
+  return 1;
 }
 
 /* Leaves the part only the slots for which `placed` would help; NULL: none. [D2] */
@@ -4480,14 +4434,27 @@ static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
   int done;
   switch (c->phase) {
   case GMLO_CYCLIC_STEPS:
+    done = gmlo_cyclic_make_steps(c, c->only) ? 1 : -1;
+    c->looked += GMLO_CYCLIC_WORK * c->step_count;
+    break;
   case GMLO_CYCLIC_SIZES:
+    done = gmlo_cyclic_sort_items(c) ? 1 : -1;
+    break;
   case GMLO_CYCLIC_ROOM:
+    done = gmlo_cyclic_make_room(c) ? 1 : -1;
+    break;
   case GMLO_CYCLIC_ITEMS:
+    done = gmlo_cyclic_make_items(c);
+    break;
   case GMLO_CYCLIC_PROFILE:
-    return gmlo_cyclic_make_part(c) < 0 ? -1 : 0;
+    done = gmlo_cyclic_make_profile(c) ? 1 : -1;
+    break;
   case GMLO_CYCLIC_PARTS:
+    done = gmlo_parts_make(c);
+    break;
   case GMLO_CYCLIC_FILL:
-    return gmlo_parts_make_part(c) < 0 ? -1 : 0;
+    done = gmlo_itree_refill(c);
+    break;
   case GMLO_CYCLIC_DOWN:
     done = gmlo_swap_down(c, target);
     if (done > 0) gmlo_cyclic_is_down(c);
@@ -4508,6 +4475,11 @@ static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
   default:
     return gmlo_swap_prune(c, c->before);
   }
+  if (done < 0 || c->failed) return -1;
+  if (done == 0) return 0;
+  c->at = 0;
+  c->phase = (gmlo_cyclic_phase)(c->phase + 1);
+  return 0;
 }
 
 /* ---- >>emit: the gaps of a cyclic schedule become a plan ----------------------------------------
@@ -7541,8 +7513,9 @@ typedef struct gmlo_schedule {
   size_t target_bytes, first_bytes; /* it is for; on the device when step `cut` begins */
   uint64_t print;                   /* of the recording that it is for: gmlo_recording_print */
   uint32_t cut;                     /* of the recording; half steps count from there */
-  /* Which chunks are whose; NULL: nothing is said of that. */
-  uint32_t *vrange_of; /* by slot: its vrange, or NONE */
+  /* Which chunks are whose: */
+  gmlo_scope chunks;   /* of what follows */
+  uint32_t *vrange_of; /* by slot: its vrange, or NONE. NULL: nothing is said of chunks */
   gmlo_vrange *vranges;
   gmlo_vinterval *vintervals; /* of the vranges, one after the other; ascending in each vrange */
   uint32_t *vregs;            /* of the vintervals */
@@ -7552,23 +7525,14 @@ typedef struct gmlo_schedule {
   size_t remap_count; /* chunks that an iteration maps, because a vrange's vregs change */
 } gmlo_schedule;
 
-static void gmlo_schedule_unassign(const gmlake_offload_host *host, gmlo_schedule *schedule) {
-  gmlo_free(host, schedule->vrange_of);
-  gmlo_free(host, schedule->vranges);
-  gmlo_free(host, schedule->vintervals);
-  gmlo_free(host, schedule->vregs);
-  gmlo_free(host, schedule->calls);
-  gmlo_free(host, schedule->call_begin);
-  schedule->vrange_of = schedule->vregs = NULL;
-  schedule->vranges = NULL;
-  schedule->vintervals = NULL;
-  schedule->calls = NULL;
-  schedule->call_begin = NULL;
+static void gmlo_schedule_unassign(gmlo_schedule *schedule) {
+  gmlo_leave(&schedule->chunks);
+  schedule->vrange_of = NULL;
   schedule->vrange_count = schedule->vreg_count = schedule->call_count = schedule->remap_count = 0;
 }
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
-  gmlo_schedule_unassign(host, schedule);
+  gmlo_schedule_unassign(schedule);
   gmlo_free(host, schedule->moves);
   gmlo_free(host, schedule->begin);
   memset(schedule, 0, sizeof *schedule);
@@ -7618,27 +7582,23 @@ static int gmlo_recording_copy_to(const gmlo_recording *l, gmlo_recording *out) 
          out->regions != NULL;
 }
 
-/* Makes room for one more item. 0, and the recording is broken, if host memory is refused. */
-static int gmlo_recording_room(gmlo_recording *l, void **items, size_t count, size_t *capacity,
-                               size_t item_bytes) {
-  void *grown = gmlo_grow(&l->host, *items, count, 1, capacity, item_bytes);
-  if (grown != NULL) *items = grown;
-  l->is_broken |= grown == NULL;
-  return grown != NULL;
+/* One more item of an array; NULL, and the recording is broken, if host memory is refused. */
+static void *gmlo_recording_more(gmlo_recording *l, void *items, size_t count, size_t *capacity,
+                                 size_t item_bytes) {
+  void *item = gmlo_more(&l->host, items, count, 1, capacity, item_bytes);
+  l->is_broken |= item == NULL;
+  return item;
 }
 
 /* A slot that appears now; NONE if host memory is refused. */
 static uint32_t gmlo_recording_add_slot(gmlo_recording *l, size_t bytes, size_t real_bytes,
                                         uint32_t alloc) {
-  void *slots = l->slots, *allocs = l->allocs;
-  gmlo_slot *slot;
-  int ok = gmlo_recording_room(l, &slots, l->slot_count, &l->slot_capacity, sizeof *l->slots) &&
-           gmlo_recording_room(l, &allocs, l->alloc_count, &l->alloc_capacity, sizeof *l->allocs);
-  l->slots = (gmlo_slot *)slots;
-  l->allocs = (uint32_t *)allocs;
-  if (!ok) return GMLAKE_OFFLOAD_NONE;
-  slot = &l->slots[l->slot_count];
-  memset(slot, 0, sizeof *slot);
+  gmlo_slot *slot = (gmlo_slot *)gmlo_recording_more(l, &l->slots, l->slot_count, &l->slot_capacity,
+                                                     sizeof *slot);
+  if (slot == NULL || gmlo_recording_more(l, &l->allocs, l->alloc_count, &l->alloc_capacity,
+                                          sizeof *l->allocs) == NULL) {
+    return GMLAKE_OFFLOAD_NONE;
+  }
   slot->bytes = bytes;
   slot->real_bytes = real_bytes;
   slot->alloc = alloc;
@@ -7650,13 +7610,10 @@ static uint32_t gmlo_recording_add_slot(gmlo_recording *l, size_t bytes, size_t 
 }
 
 static void gmlo_recording_add_step(gmlo_recording *l, uint64_t key) {
-  void *steps = l->steps;
-  gmlo_recording_step *step;
-  int ok = gmlo_recording_room(l, &steps, l->step_count, &l->step_capacity, sizeof *l->steps);
-  l->steps = (gmlo_recording_step *)steps;
-  if (!ok) return;
-  step = &l->steps[l->step_count++];
-  memset(step, 0, sizeof *step);
+  gmlo_recording_step *step = (gmlo_recording_step *)gmlo_recording_more(
+      l, &l->steps, l->step_count, &l->step_capacity, sizeof *step);
+  if (step == NULL) return;
+  l->step_count++;
   step->key = key;
   step->named_begin = step->named_end = l->named_count;
   step->begun = step->ended = GMLAKE_OFFLOAD_NONE;
@@ -7664,12 +7621,11 @@ static void gmlo_recording_add_step(gmlo_recording *l, uint64_t key) {
 
 /* The last step uses the slot. */
 static void gmlo_recording_name(gmlo_recording *l, uint32_t slot, unsigned how) {
-  void *named = l->named;
-  int ok = gmlo_recording_room(l, &named, l->named_count, &l->named_capacity, sizeof *l->named);
-  l->named = (gmlo_named *)named;
-  if (!ok || l->step_count == 0) return;
-  l->named[l->named_count].slot = slot;
-  l->named[l->named_count].how = how;
+  gmlo_named *named = (gmlo_named *)gmlo_recording_more(l, &l->named, l->named_count,
+                                                        &l->named_capacity, sizeof *named);
+  if (named == NULL || l->step_count == 0) return;
+  named->slot = slot;
+  named->how = how;
   l->steps[l->step_count - 1].named_end = ++l->named_count;
 }
 
@@ -7685,15 +7641,13 @@ static void gmlo_recording_widen(gmlo_recording *l, uint32_t id, size_t bytes, s
 
 /* The region of that number begins with the next step. */
 static void gmlo_recording_add_region(gmlo_recording *l, uint64_t number) {
-  void *regions = l->regions;
   gmlo_region *region;
   if (number != l->region_count) l->is_broken = 1; /* one before was not noted */
   if (l->is_broken) return;
-  (void)gmlo_recording_room(l, &regions, l->region_count, &l->region_capacity, sizeof *l->regions);
-  l->regions = (gmlo_region *)regions;
-  if (l->is_broken) return;
-  region = &l->regions[l->region_count++];
-  memset(region, 0, sizeof *region);
+  region = (gmlo_region *)gmlo_recording_more(l, &l->regions, l->region_count, &l->region_capacity,
+                                              sizeof *region);
+  if (region == NULL) return;
+  l->region_count++;
   region->begin = (uint32_t)l->step_count;
   region->end = region->again = region->again_end = GMLAKE_OFFLOAD_NONE;
 }
@@ -8890,8 +8844,8 @@ static int gmlo_assign_one(gmlo_assign *u, const gmlo_arrival *arrival) {
 /* Makes room for all vranges, vregs and calls. 0 if host memory is refused. */
 static int gmlo_assign_reserve(gmlo_assign *u) {
   const gmlo_recording *l = u->c->build.l;
-  const gmlake_offload_host *host = &l->host;
   gmlo_schedule *plan = u->schedule;
+  gmlo_scope *scope = &plan->chunks;
   size_t i, widest = 0, vranges = u->value_count + 1, calls = u->call_max + 1;
   uint32_t *vregs = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *vregs);
   for (i = 0; vregs != NULL && i < u->value_count; i++) {
@@ -8905,13 +8859,14 @@ static int gmlo_assign_reserve(gmlo_assign *u) {
   u->free_until = (size_t *)gmlo_take(&u->scope, vranges, sizeof *u->free_until);
   u->free_from = (size_t *)gmlo_take(&u->scope, vranges, sizeof *u->free_from);
   u->vrange_last = (uint32_t *)gmlo_take(&u->scope, vranges, sizeof *u->vrange_last);
-  plan->vrange_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->vrange_of);
-  plan->vranges = (gmlo_vrange *)gmlo_zeroed(host, vranges, sizeof *plan->vranges);
+  *scope = gmlo_scope_of(&l->host);
+  plan->vrange_of = (uint32_t *)gmlo_take(scope, l->slot_count, sizeof *plan->vrange_of);
+  plan->vranges = (gmlo_vrange *)gmlo_take(scope, vranges, sizeof *plan->vranges);
   plan->vintervals =
-      (gmlo_vinterval *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->vintervals);
-  plan->vregs = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->vregs);
-  plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, sizeof *plan->calls);
-  plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 2, sizeof *plan->call_begin);
+      (gmlo_vinterval *)gmlo_take(scope, u->arrival_count + 1, sizeof *plan->vintervals);
+  plan->vregs = (uint32_t *)gmlo_take(scope, calls, sizeof *plan->vregs);
+  plan->calls = (gmlo_call *)gmlo_take(scope, calls, sizeof *plan->calls);
+  plan->call_begin = (size_t *)gmlo_take(scope, calls + 2, sizeof *plan->call_begin);
   return vregs != NULL && u->vregs != NULL && u->choices != NULL && u->free_until != NULL &&
          u->free_from != NULL && u->vrange_last != NULL && plan->vrange_of != NULL &&
          plan->vranges != NULL && plan->vintervals != NULL && plan->vregs != NULL &&
@@ -9067,7 +9022,7 @@ static int gmlo_assign_go_on(gmlo_assign *u, uint64_t work) {
 /* Without host memory for them no live range has chunks. */
 static void gmlo_assign_leave(gmlo_assign *u, int is_done) {
   gmlo_leave(&u->scope);
-  if (!is_done) gmlo_schedule_unassign(&u->c->build.l->host, u->schedule);
+  if (!is_done) gmlo_schedule_unassign(u->schedule);
 }
 
 /* The vregs of a vrange at a half step. */
@@ -9326,37 +9281,20 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
   transfer->bytes = slot->real_bytes;
 }
 
-/* How long the top waits for copies to the host. *out_from: since when they fill the link. */
-static int64_t gmlo_bound_out(const gmlo_bound *bound, size_t bytes, int64_t top_ns, double speed,
-                              int64_t *out_from) {
-  int64_t most = 0, stall;
-  size_t i, left = bytes > bound->clean_bytes ? bytes - bound->clean_bytes : 0;
-  *out_from = top_ns;
-  for (i = 0; i < bound->out_count && left != 0; i++) {
-    const gmlo_transfer *transfer = &bound->out[i];
-    stall = (int64_t)gmlo_copy_time(left, speed) - (top_ns - transfer->when);
-    if (stall > most) {
-      most = stall;
-      *out_from = transfer->when;
-    }
-    left = left > transfer->bytes ? left - transfer->bytes : 0;
-  }
-  return most;
-}
-
-/* How long what follows the top waits for copies from the host. *out_until: until when they fill
-   the link. */
-static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_ns, double speed,
-                             int64_t *out_until) {
-  int64_t most = 0, stall;
+/* How long the top waits for copies to the host, or what follows it for copies from the host, of so
+   many bytes. *out_since: since when, or until when, they fill the link. */
+static int64_t gmlo_bound_wait(const gmlo_transfer *transfers, size_t count, int is_in,
+                               size_t bytes, int64_t top_ns, double speed, int64_t *out_since) {
+  int64_t most = 0;
   size_t i, left = bytes;
-  *out_until = top_ns;
-  for (i = bound->in_count; i-- != 0 && left != 0;) {
-    const gmlo_transfer *transfer = &bound->in[i];
-    stall = (int64_t)gmlo_copy_time(left, speed) - (transfer->when - top_ns);
-    if (stall > most) {
-      most = stall;
-      *out_until = transfer->when;
+  *out_since = top_ns;
+  for (i = 0; i < count && left != 0; i++) {
+    const gmlo_transfer *transfer = &transfers[is_in ? count - 1 - i : i];
+    int64_t room = is_in ? transfer->when - top_ns : top_ns - transfer->when;
+    int64_t wait = (int64_t)gmlo_copy_time(left, speed) - room;
+    if (wait > most) {
+      most = wait;
+      *out_since = transfer->when;
     }
     left = left > transfer->bytes ? left - transfer->bytes : 0;
   }
@@ -9379,12 +9317,14 @@ static int gmlo_bound_begin(gmlo_scheduler *c, gmlo_bound *bound) {
 /* All live ranges were added, and are sorted: no schedule is faster than that. */
 static uint64_t gmlo_bound_close(const gmlo_scheduler *c, const gmlo_bound *bound) {
   size_t n = c->build.l->step_count, top = bound->top;
-  size_t bytes = (size_t)bound->most - c->desc->target_bytes;
+  size_t bytes = (size_t)bound->most - c->desc->target_bytes, dirty;
   int64_t out_ns, in_ns, from, until;
   bytes = bytes > bound->free_bytes ? bytes - bound->free_bytes : 0;
-  out_ns = gmlo_bound_out(bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
-  in_ns =
-      gmlo_bound_in(bound, bytes, (int64_t)c->time_ns[top + 1], c->desc->in_bytes_per_s, &until);
+  dirty = bytes > bound->clean_bytes ? bytes - bound->clean_bytes : 0;
+  out_ns = gmlo_bound_wait(bound->out, bound->out_count, 0, dirty, (int64_t)c->time_ns[top],
+                           c->desc->out_bytes_per_s, &from);
+  in_ns = gmlo_bound_wait(bound->in, bound->in_count, 1, bytes, (int64_t)c->time_ns[top + 1],
+                          c->desc->in_bytes_per_s, &until);
   if (until - from > (int64_t)c->time_ns[n]) /* both waits may be the same */
     return c->time_ns[n] + (uint64_t)(out_ns > in_ns ? out_ns : in_ns);
   return c->time_ns[n] + (uint64_t)(out_ns + in_ns);
@@ -10679,14 +10619,12 @@ static gmlo_region *gmlo_session_region(gmlake_offload_session *s) {
 /* Records a timed event. Its number; NONE if that is refused: the recording is then broken. */
 static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t stream_id) {
   gmlo_recording *l = gmlo_session_recorded(s);
-  void *events;
+  void **event;
   if (l == NULL || l->is_broken) return GMLAKE_OFFLOAD_NONE;
   if (l->event_count == l->made) {
-    events = l->events;
-    if (!gmlo_recording_room(l, (void **)&events, l->made, &l->event_capacity, sizeof *l->events))
-      return GMLAKE_OFFLOAD_NONE;
-    l->events = (void **)events;
-    l->is_broken = s->backend.event_create(s->backend.user, 0, 1, &l->events[l->made]) != 0;
+    event = (void **)gmlo_recording_more(l, &l->events, l->made, &l->event_capacity, sizeof *event);
+    if (event == NULL) return GMLAKE_OFFLOAD_NONE;
+    l->is_broken = s->backend.event_create(s->backend.user, 0, 1, event) != 0;
     if (l->is_broken) return GMLAKE_OFFLOAD_NONE;
     l->made++;
   }
@@ -11436,7 +11374,7 @@ static void gmlo_session_assign(gmlake_offload_session *s) {
         (uint32_t *)gmlo_zeroed(host, plan->vrange_count + 1, sizeof *s->range_by_vrange);
   }
   if (s->bindings == NULL || s->range_by_vrange == NULL) {
-    gmlo_schedule_unassign(host, &s->schedule);
+    gmlo_schedule_unassign(&s->schedule);
     return;
   }
   for (i = 0; i < plan->vreg_count; i++) s->bindings[i].chunk = GMLAKE_OFFLOAD_NONE;
@@ -11503,12 +11441,12 @@ static void gmlo_session_measure(gmlake_offload_session *s, int direction, size_
                                  uint32_t begun) {
   gmlo_recording *l = gmlo_session_recorded(s);
   uint32_t ended = gmlo_session_stamp(s, (uint32_t)direction);
-  void *copies = l->copies;
   gmlo_recording_copy *copy;
   if (ended == GMLAKE_OFFLOAD_NONE) return;
-  if (!gmlo_recording_room(l, &copies, l->copy_count, &l->copy_capacity, sizeof *l->copies)) return;
-  l->copies = (gmlo_recording_copy *)copies;
-  copy = &l->copies[l->copy_count++];
+  copy = (gmlo_recording_copy *)gmlo_recording_more(l, &l->copies, l->copy_count, &l->copy_capacity,
+                                                    sizeof *copy);
+  if (copy == NULL) return;
+  l->copy_count++;
   copy->direction = direction;
   copy->bytes = bytes;
   copy->begun = begun;

@@ -183,10 +183,9 @@ static int make_parts(gmlo_cyclic *c, const gmlake_offload_planner *planner, uin
                       gmlo_preference order) {
   int done = 0;
   gmlo_cyclic_begin(c, planner, job, 1);
-  while (done == 0) done = gmlo_cyclic_make_part(c);
   c->mode.order = order;
-  for (done = 0; done == 0;) done = gmlo_parts_make_part(c);
-  return done > 0;
+  while (done == 0 && c->phase < GMLO_CYCLIC_DOWN) done = gmlo_cyclic_go_on(c, 0);
+  return done == 0;
 }
 
 /* Swapping ends where no candidate of the peak can be swapped, also behind waits and behind swaps
