@@ -184,7 +184,7 @@ HOW TENSILE PLANS
   Two kinds of bytes are not saved: tensors that no operator uses, and tensors that the next access
   overwrites without reading, which come back before all the same.
   gmlake_offload_update plans again if a job came or left, or if times have changed by more than
-  drift_max of the iteration. A run changes to a new plan when its next iteration begins.
+  a tenth of the iteration. A run changes to a new plan when its next iteration begins.
 
   Where even paper mode is not the paper's, and why:
   - Jobs that are on one cyclic schedule begin together. The paper's do not (4.1), and it does not
@@ -254,7 +254,6 @@ HOW A SESSION WORKS
      there is room, nothing leaves in vain, what the host has already leaves first, or somewhat more
      leaves than has to, which is room for what comes back. Each is simulated on a clock. Another
      one is taken if it is faster by one part in 33, or if it maps less and is not slower by that.
-     In paper mode there is only the first.
      When the next iteration is the same, the session plans once more, with its times. The schedule
      that it has is one of those that are compared then. In the first iterations the host pins and
      maps memory, and the device waits for it. So after four that were the same, and after nine, one
@@ -632,7 +631,6 @@ typedef struct gmlake_offload_planner_desc {
                                it; 0: none. In paper mode there is no limit for recomputation, but
                                it is done only while the peak is above target_bytes */
   double smoothing;         /* weight of a newly observed time in the mean, up to 1; 0: .2 */
-  double drift_max;         /* plan again if times changed by this part of an iteration; 0: .1 */
   size_t try_count_max;     /* plans tried for each job and limit of time, about; 0: up to 120,
                                fewer for larger graphs */
   size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, or 1/4096 of a job's
@@ -651,7 +649,7 @@ typedef struct gmlake_offload_job_info {
   size_t unplanned_bytes, planned_bytes; /* the job's peak if nothing moves, and by its plan */
   uint64_t time_ns;                      /* an iteration by the present means, if nothing moves */
   uint64_t plan_count;                   /* plans made for this job so far */
-  double drift;                          /* how far times changed since the last; see drift_max */
+  double drift;                          /* how far times changed since the last, by an iteration */
 } gmlake_offload_job_info;
 
 /* desc may be NULL, as if all zero. Errors: INVALID_ARGUMENT (out_planner NULL, negative or not
@@ -684,7 +682,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_p
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner);
 
 /* As gmlake_offload_replan, but only if jobs came or left, or times changed by more than
-   drift_max. *out_replanned (may be NULL) says whether it has planned.
+   a tenth of an iteration. *out_replanned (may be NULL) says whether it has planned.
    Errors: as replan. Cost: linear in operators if nothing changed. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
                                                                int *out_replanned);
@@ -1074,7 +1072,7 @@ typedef struct gmlake_offload_session gmlake_offload_session;
 typedef struct gmlake_offload_session_desc {
   const gmlake_offload_backend *backend; /* both outlive the session */
   const gmlake_offload_memory *memory;
-  unsigned flags;          /* GMLAKE_OFFLOAD_PAPER: plans in paper mode. GMLAKE_OFFLOAD_CHECKED */
+  unsigned flags;          /* GMLAKE_OFFLOAD_CHECKED */
   size_t limit_bytes;      /* of all tensors on the device, in whole chunks; 0: only the memory's */
   size_t tensor_bytes_min; /* smaller tensors never leave; 0: 1 MiB */
   size_t host_bytes_max;   /* of pinned memory, which grows to what was away at once, in pieces of a
@@ -1224,11 +1222,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_stats(
 /* Explains the last call that failed: `tensor` is the one concerned, or GMLAKE_OFFLOAD_NONE. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_error(
     const gmlake_offload_session *session, gmlake_offload_error_info *out_info);
-
-/* The iteration that was learnt, as a sealed graph, which the caller destroys: tensors in whole
-   chunks, operators with their times. Errors: NOT_SEALED (none is learnt yet). */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
-    gmlake_offload_session *session, gmlake_offload_graph **out_graph);
 
 /* What a session plans for an iteration. Steps are numbered as the iteration begins them, from 0.
    Times count from the begin of step 0 on the device. They are simulated: with the steps' times as
@@ -2700,8 +2693,7 @@ static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
          gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
          desc->overhead_max <= 1e6 && gmlo_figure_valid(desc->smoothing) && desc->smoothing <= 1 &&
-         gmlo_figure_valid(desc->drift_max) && desc->copy_ns <= GMLO_TIME_MAX &&
-         gmlo_host_valid(&desc->host);
+         desc->copy_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
 }
 
 static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
@@ -2710,7 +2702,6 @@ static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
   gmlo_figure_default(&desc->in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
   gmlo_figure_default(&desc->both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
   gmlo_figure_default(&desc->smoothing, .2);
-  gmlo_figure_default(&desc->drift_max, .1);
   if (desc->tensor_bytes_min == 0 && paper) desc->tensor_bytes_min = 1;
   if (desc->copy_ns == 0) desc->copy_ns = GMLO_COPY_NS;
 }
@@ -6981,7 +6972,8 @@ static int gmlo_search_paper(gmlake_offload_planner *planner, gmlake_offload_pla
   return done > 0;
 }
 
-#define GMLO_TRIES_MAX 120         /* for each allowance at most so many plans are tried, */
+#define GMLO_DRIFT_MAX .1  /* by such a part of an iteration's time others have to plan again */
+#define GMLO_TRIES_MAX 120 /* for each allowance at most so many plans are tried, */
 #define GMLO_TRIED_ACCESSES 100000 /* and so many that they have about these accesses together */
 #define GMLO_TRIES_MIN 4           /* but so many at least */
 #define GMLO_WORK_MIN 7000000u     /* so many steps are for plans that add no time, as many for */
@@ -7094,7 +7086,6 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_cyclic *c) {
 /* Begins with a cyclic schedule that is to be made and planned in that mode. */
 static void gmlo_search_open(gmlo_search *search, gmlo_cyclic *c, size_t number, uint64_t noise) {
   gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
-  if ((search->planner->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0) mode.packed = 0;
   if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
   gmlo_cyclic_begin(c, search->planner, search->job, search->share);
   c->noise = noise;
@@ -7156,12 +7147,11 @@ static size_t gmlo_search_low(const gmlo_search *search) {
   return low > search->goal_bytes ? low : search->goal_bytes;
 }
 
-/* How many plans are tried for one allowance. In paper mode there is one. */
+/* How many plans are tried for one allowance. */
 static size_t gmlo_search_tries(const gmlo_search *search) {
   const gmlake_offload_planner_desc *desc = &search->planner->desc;
   size_t most = desc->try_count_max;
   size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
-  if ((desc->flags & GMLAKE_OFFLOAD_PAPER) != 0) return 1;
   if (most != 0) return most;
   most = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
   return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
@@ -7400,7 +7390,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
   wanted = planner->changed;
   for (j = 0; j < planner->job_count && !wanted; j++) {
     if (planner->jobs[j].graph == NULL) continue;
-    wanted = gmlo_planner_job_drift(&planner->jobs[j]) > planner->desc.drift_max;
+    wanted = gmlo_planner_job_drift(&planner->jobs[j]) > GMLO_DRIFT_MAX;
   }
   if (!wanted) return GMLAKE_OFFLOAD_OK;
   result = gmlo_replan(planner);
@@ -7933,25 +7923,6 @@ static gmlake_offload_result gmlo_build_open(gmlo_build *w, gmlo_recording *l, u
   default:
     return gmlo_build_tensors(w, *out_graph);
   }
-}
-
-/* Makes a sealed graph of the recording, and what it was made from. The caller destroys the graph;
-   the build is to be left in any case. */
-static gmlake_offload_result gmlo_build_graph(gmlo_build *w, gmlo_recording *l,
-                                              gmlake_offload_graph **out_graph) {
-  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  unsigned part;
-  size_t i;
-  gmlo_recording_match(l);
-  for (part = 0; part < GMLO_BUILD_PARTS && result == GMLAKE_OFFLOAD_OK; part++)
-    result = gmlo_build_open(w, l, part, out_graph);
-  for (i = 0; i < l->step_count && result == GMLAKE_OFFLOAD_OK; i++)
-    result = gmlo_build_step(w, *out_graph, i);
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_graph_seal(*out_graph);
-  if (result == GMLAKE_OFFLOAD_OK) return result;
-  gmlake_offload_graph_destroy(*out_graph);
-  *out_graph = NULL;
-  return result;
 }
 
 /* ---- The schedule ---- */
@@ -9700,9 +9671,7 @@ static void gmlo_making_judge(gmlo_making *m) {
     m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
   }
   m->number++;
-  m->phase = m->number == m->way_count || (m->desc.flags & GMLAKE_OFFLOAD_PAPER) != 0
-                 ? GMLO_PHASE_DONE
-                 : GMLO_PHASE_LEAVE;
+  m->phase = m->number == m->way_count ? GMLO_PHASE_DONE : GMLO_PHASE_LEAVE;
 }
 
 /* A part of the phase. 1: the phase is over; 0: there is more to do; -1: host memory is refused. */
@@ -9723,7 +9692,7 @@ static void gmlo_making_begin(gmlo_making *m, gmlo_recording *l,
   memset(m, 0, sizeof *m);
   m->l = l;
   m->print = gmlo_recording_print(l);
-  if ((desc->flags & GMLAKE_OFFLOAD_PAPER) == 0) m->present = present;
+  m->present = present;
   m->desc = *desc;
   m->chunk_bytes = chunk_bytes;
   m->way_count = GMLO_WAYS;
@@ -11893,7 +11862,7 @@ static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *
   gmlake_offload_planner_desc desc;
   size_t stays = gmlo_session_stays(s) + others;
   memset(&desc, 0, sizeof desc);
-  desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_PAPER);
+  desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE;
   desc.target_bytes = others != 0 ? 1 : SIZE_MAX / 8; /* no plan can keep to that limit */
   if (s->desc.limit_bytes > stays) desc.target_bytes = s->desc.limit_bytes - stays;
   desc.overhead_max = 0;
@@ -12839,9 +12808,9 @@ static void gmlo_session_free(gmlake_offload_session *s) {
 
 static int gmlo_session_desc_valid(const gmlake_offload_session_desc *desc) {
   return desc != NULL && gmlo_backend_valid(desc->backend, 0) && gmlo_memory_valid(desc->memory) &&
-         (desc->flags & ~(GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_CHECKED)) == 0 &&
-         gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
-         gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_host_valid(&desc->host);
+         (desc->flags & ~GMLAKE_OFFLOAD_CHECKED) == 0 && gmlo_figure_valid(desc->out_bytes_per_s) &&
+         gmlo_figure_valid(desc->in_bytes_per_s) && gmlo_figure_valid(desc->both_bytes_per_s) &&
+         gmlo_host_valid(&desc->host);
 }
 
 /* ---- Public functions ---- */
@@ -13214,19 +13183,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_error(
   if (session == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_info = session->error;
   return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
-    gmlake_offload_session *session, gmlake_offload_graph **out_graph) {
-  gmlo_build build;
-  gmlake_offload_result result;
-  if (session == NULL || out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_graph = NULL;
-  if (session->known < 0) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  gmlo_session_match(session);
-  result = gmlo_build_graph(&build, gmlo_session_known(session), out_graph);
-  gmlo_build_leave(&build);
-  return result;
 }
 
 /* ---- >>view: what a session plans, for whoever prints or draws it -------------------------------

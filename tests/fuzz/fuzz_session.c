@@ -131,7 +131,6 @@ static void program_from_bytes(program *p, const uint8_t *data, size_t size) {
   add_option(&r, OPT_MIN, (double)(1 + (flags & 1) * CHUNK));
   add_option(&r, OPT_TRIES, 4);
   if (how & 1) add_option(&r, OPT_NUMBERED, 1);
-  if (how & 2) add_option(&r, OPT_PAPER, 1);
   if (flags & 2) add_option(&r, OPT_HOST_MAX, (double)(16 * CHUNK));
   if (how & 16) add(&r, 'F', 1, 1 + flags * 4.);
   for (i = 0; i <= last; i++) { /* what is complete when the next run begins is planned */

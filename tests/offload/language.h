@@ -86,7 +86,6 @@ static const struct word {
     {'H', "fail-host", "n"},  /* the n-th request for host memory does */
     {'X', "unmappable", "n"}, /* the lake's driver maps nothing, and says that number */
     {'w', "touch", "a"},      /* work outside of steps writes a, which is pinned */
-    {'g', "graph", ""},       /* what was learnt becomes the graph that figures tell of */
     {'V', "view", ""},        /* [session] what is planned is what the figures view_... tell of */
     {'N', "note", ""},        /* notes the figures */
     {'m', "same", ""},        /* all but the time are as noted */

@@ -474,10 +474,6 @@ static const row session_rows[] = {
     {"held_and_pinned",
      "{limit:4} [4 >a#=2/0 ] a0,a1>/1 hold:1 note a0> a2>!I pin:a2!I mark!I room:1b roomed=0 "
      "+calls=0 hold:0 pin:a2 room:max device=2u unpin:a2 unpin:a2!U room:1b roomed=2u"},
-    /* What was learnt is a graph that planners take. */
-    {"the_graph_that_was_learnt", "graph!N " SETUP("4", "2", "4") "[3 " TRAIN(
-                                      "4", "2", "1") "] mark graph graph_ops=17 "
-                                                     "graph_persistent=24u graph_peak=native_peak"},
     /* What is planned, worked out by hand: step 2 would need 7 chunks, of which 5 may be there, and
        step 1 six. So a, of two chunks, is away in step 2, between its uses; and x, of one, from its
        use to the next iteration's step 2: w and what is made stay. A copy takes 10 us and 8.192 us

@@ -56,10 +56,8 @@ static struct session_world {
   gmlake_offload_backend session_table; /* the mock's */
   gmlake_offload_memory memory;
   gmlake_offload_session *session;
-  gmlake_offload_graph *graph; /* that was learnt */
   gmlake_offload_session_stats stats;
   gmlake_offload_mock_census census;
-  gmlake_offload_graph_info info;
   view view;
   numbered numbered;
   live tensors[NAMES];
@@ -258,8 +256,7 @@ static void open_session(void) {
   if (s.session) return;
   open_memory();
   memset(&desc, 0, sizeof desc);
-  desc.flags = (option_is_set(OPT_CHECKED) ? GMLAKE_OFFLOAD_CHECKED : 0) |
-               (option_is_set(OPT_PAPER) ? GMLAKE_OFFLOAD_PAPER : 0);
+  desc.flags = option_is_set(OPT_CHECKED) ? GMLAKE_OFFLOAD_CHECKED : 0;
   desc.backend = &s.session_table;
   desc.memory = &s.memory;
   desc.limit_bytes = s.limit;
@@ -273,7 +270,7 @@ static void open_session(void) {
   JUDGE_OK(gmlake_offload_session_create(&desc, &s.session));
 }
 
-enum { OF_STATS, OF_CENSUS, OF_TALLY, OF_GRAPH, OF_VIEW };
+enum { OF_STATS, OF_CENSUS, OF_TALLY, OF_VIEW };
 
 #define STAT(name, field) \
   { name, OF_STATS, offsetof(gmlake_offload_session_stats, field) }
@@ -316,9 +313,6 @@ static const figure session_figures[] = {
     {"mapped", OF_TALLY, offsetof(tally, mapped)}, /* tensors with access by the lake's driver */
     {"mode", OF_TALLY, offsetof(tally, mode)},     /* 0 it learns, 1 planned, 2 drifted */
     {"native_peak", OF_TALLY, offsetof(tally, native_peak)},
-    {"graph_ops", OF_GRAPH, offsetof(gmlake_offload_graph_info, op_count)},
-    {"graph_persistent", OF_GRAPH, offsetof(gmlake_offload_graph_info, persistent_bytes)},
-    {"graph_peak", OF_GRAPH, offsetof(gmlake_offload_graph_info, peak_bytes)},
     VIEW(steps),
     VIEW(tensors),
     VIEW(moves),
@@ -348,7 +342,6 @@ static const void *session_load(int from) {
   gmlake_offload_mock_get_census(s.mock, &s.census);
   if (from == OF_STATS) return &s.stats;
   if (from == OF_CENSUS) return &s.census;
-  if (from == OF_GRAPH) return s.graph ? &s.info : NULL;
   if (from == OF_VIEW) return s.view.steps ? &s.view : NULL;
   s.tally.mode = (uint64_t)s.stats.mode;
   s.tally.mapped = count_mapped();
@@ -707,13 +700,6 @@ static void do_fault(const operation *o) {
 #endif
 }
 
-static void do_graph(const operation *o) {
-  gmlake_offload_graph_destroy(s.graph);
-  s.graph = NULL;
-  if (!ends_as_said(o, gmlake_offload_session_take_graph(s.session, &s.graph))) return;
-  JUDGE_OK(gmlake_offload_graph_get_info(s.graph, &s.info));
-}
-
 static void view_steps(const gmlake_offload_session_plan *plan) {
   view *v = &s.view;
   size_t i;
@@ -832,7 +818,6 @@ static void session_perform(const operation *o) {
   if (strchr("()A", o->verb)) do_region(o);
   if (o->verb == 'R') do_redo(o);
   if (strchr("FHX", o->verb)) do_fault(o);
-  if (o->verb == 'g') do_graph(o);
   if (o->verb == 'V') do_view(o);
   if (o->verb == 'w') do_touch(o);
   if (o->verb == 'q') hear(o);
@@ -849,7 +834,6 @@ static void session_end(void) {
   JUDGE(s.session_table.stream_sync(s.session_table.user, &program_stream) == 0);
   look_at_limits();
   look_at_tensors();
-  gmlake_offload_graph_destroy(s.graph);
   gmlake_offload_session_destroy(s.session);
   close_lake();
   gmlake_offload_mock_get_census(s.mock, &s.census);
