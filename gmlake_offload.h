@@ -1607,6 +1607,10 @@ static size_t gmlo_count_to(const void *items, size_t count, size_t item_bytes, 
   return low;
 }
 
+static size_t gmlo_count_below(const void *items, size_t count, size_t item_bytes, uint64_t key) {
+  return key != 0 ? gmlo_count_to(items, count, item_bytes, key - 1) : 0;
+}
+
 /* The link's directions, as indices. */
 #define GMLO_OUT 0
 #define GMLO_IN 1
@@ -2428,10 +2432,7 @@ static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
   if (plan == NULL) return NULL;
   plan->host = *host;
   plan->graph = graph;
-  plan->events = (gmlake_offload_event *)gmlo_zeroed(host, event_count, sizeof *plan->events);
-  if (plan->events != NULL && event_count != 0) {
-    memcpy(plan->events, events, event_count * sizeof *events);
-  }
+  plan->events = (gmlake_offload_event *)gmlo_copy(host, events, event_count, sizeof *events);
   if (plan->events == NULL || !gmlo_events_sort(graph, plan->events, event_count, host)) {
     gmlake_offload_plan_destroy(plan);
     return NULL;
@@ -3010,10 +3011,7 @@ static size_t gmlo_boundary_before(const gmlo_cyclic *c, uint64_t t) {
 
 /* The first boundary of slots at or after t, counted likewise. */
 static size_t gmlo_boundary_after(const gmlo_cyclic *c, uint64_t t) {
-  uint64_t period = gmlo_period(c), periods = t / period;
-  size_t slot = gmlo_slot_floor(c, t - periods * period);
-  if (c->slot_begin[slot] < t - periods * period) slot++;
-  return (size_t)periods * c->slot_count + slot;
+  return t != 0 ? gmlo_boundary_before(c, t - 1) + 1 : 0;
 }
 
 static int gmlo_earlier(const void *a, const void *b) {
@@ -7477,11 +7475,6 @@ typedef struct gmlo_move {
   int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
 } gmlo_move;
 
-typedef struct gmlo_call { /* a tensor comes to a vreg */
-  uint32_t vreg;
-  uint32_t when; /* in half steps, see below */
-} gmlo_call;
-
 typedef struct gmlo_vinterval { /* of a vrange */
   size_t from;                  /* half step from which on */
   size_t vregs;                 /* the first one */
@@ -7509,16 +7502,16 @@ typedef struct gmlo_schedule {
   gmlo_vrange *vranges;
   gmlo_vinterval *vintervals; /* of the vranges, one after the other; ascending in each vrange */
   uint32_t *vregs;            /* of the vintervals */
-  gmlo_call *calls;           /* when each vreg is wanted, ascending, */
+  uint64_t *calls;            /* half steps in which each vreg is wanted, ascending, */
   size_t *call_begin;         /* by vreg */
-  size_t vrange_count, vreg_count, call_count;
+  size_t vrange_count, vreg_count;
   size_t remap_count; /* chunks that an iteration maps, because a vrange's vregs change */
 } gmlo_schedule;
 
 static void gmlo_schedule_unassign(gmlo_schedule *schedule) {
   gmlo_leave(&schedule->chunks);
   schedule->vrange_of = NULL;
-  schedule->vrange_count = schedule->vreg_count = schedule->call_count = schedule->remap_count = 0;
+  schedule->vrange_count = schedule->vreg_count = schedule->remap_count = 0;
 }
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
@@ -8154,16 +8147,9 @@ static int gmlo_scheduler_take_back(gmlo_scheduler *c, const gmlo_absence *a, si
    first one of the absence. */
 static size_t gmlo_scheduler_latest(const gmlo_scheduler *c, const gmlo_absence *a, uint64_t copy,
                                     uint64_t end) {
-  size_t low = a->out + 1, high = a->use;
-  while (low < high) {
-    size_t middle = high - (high - low) / 2;
-    if (c->time_ns[middle] + copy <= end) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
+  const uint64_t *later = c->time_ns + a->out + 2;
+  if (end < copy) return a->out + 1;
+  return a->out + 1 + gmlo_count_to(later, a->use - a->out - 1, sizeof *later, end - copy);
 }
 
 /* Lets a tensor come back. Early: as soon as there is room from then on. Else the copy is as late
@@ -8836,7 +8822,7 @@ static int gmlo_assign_reserve(gmlo_assign *u) {
   plan->vintervals =
       (gmlo_vinterval *)gmlo_take(scope, u->arrival_count + 1, sizeof *plan->vintervals);
   plan->vregs = (uint32_t *)gmlo_take(scope, calls, sizeof *plan->vregs);
-  plan->calls = (gmlo_call *)gmlo_take(scope, calls, sizeof *plan->calls);
+  plan->calls = (uint64_t *)gmlo_take(scope, calls, sizeof *plan->calls);
   plan->call_begin = (size_t *)gmlo_take(scope, calls + 2, sizeof *plan->call_begin);
   return vregs != NULL && u->vregs != NULL && u->choices != NULL && u->free_until != NULL &&
          u->free_from != NULL && u->vrange_last != NULL && plan->vrange_of != NULL &&
@@ -8871,21 +8857,16 @@ static void gmlo_assign_write(gmlo_assign *u, const gmlo_arrival *arrival, size_
 
 /* Counts the calls of an arrival, by vreg; or writes them down. First the count of a vreg is in
    its entry of call_begin + 2; then the entry + 1 goes from its first call to its end. */
-static void gmlo_assign_call(gmlo_assign *u, const gmlo_arrival *arrival, gmlo_call *calls) {
+static void gmlo_assign_call(gmlo_assign *u, const gmlo_arrival *arrival, uint64_t *calls) {
   const gmlo_value *value = &u->values[arrival->value];
   const uint32_t *vregs = value->vregs + (size_t)arrival->number * value->count;
-  gmlo_schedule *plan = u->schedule;
-  size_t n;
+  size_t n, *begin = u->schedule->call_begin;
   for (n = 0; n < value->count; n++) {
-    gmlo_call *call;
     if (calls == NULL) {
-      plan->call_begin[vregs[n] + 2]++;
-      plan->call_count++;
-      continue;
+      begin[vregs[n] + 2]++;
+    } else {
+      calls[begin[vregs[n] + 1]++] = arrival->begin;
     }
-    call = &calls[plan->call_begin[vregs[n] + 1]++];
-    call->vreg = vregs[n];
-    call->when = (uint32_t)arrival->begin;
   }
 }
 
@@ -9007,18 +8988,11 @@ static const uint32_t *gmlo_schedule_vregs(const gmlo_schedule *plan, uint32_t v
 
 /* How long nobody wants the vreg from a half step on, which counts around the end. */
 static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t vreg, size_t now) {
-  size_t first = plan->call_begin[vreg], low = first, high = plan->call_begin[vreg + 1];
-  size_t round = 2 * plan->step_count, end = high;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (plan->calls[middle].when < now) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  if (low != end) return plan->calls[low].when - now;
-  return first != end ? plan->calls[first].when + round - now : round;
+  const uint64_t *calls = plan->calls + plan->call_begin[vreg];
+  size_t count = plan->call_begin[vreg + 1] - plan->call_begin[vreg];
+  size_t round = 2 * plan->step_count, next = gmlo_count_below(calls, count, sizeof *calls, now);
+  if (next != count) return (size_t)calls[next] - now;
+  return count != 0 ? (size_t)calls[0] + round - now : round;
 }
 
 /* ---- A simulation: two iterations of a schedule ---- */

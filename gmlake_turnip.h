@@ -418,8 +418,7 @@ typedef struct gmlo_block {
 } gmlo_block;
 
 #define GMLO_HOLE_CLASSES 32u /* lists of holes; each has holes twice as large as the one before */
-#define GMLO_FITS 256u        /* in one list, at most so many places are looked at, */
-#define GMLO_HASTY_FITS 8u    /* and after GMLO_TUNE_WORK_MIN so many */
+#define GMLO_FITS 256u        /* in one list, at most so many places are looked at */
 #define GMLO_TUNE_WORK_MIN 40000000u /* for all memgraphs that are tried, at least: .1 s or more */
 
 typedef struct gmlo_arena {
@@ -780,7 +779,7 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
   size_t best_used = SIZE_MAX;
   unsigned size;
   for (size = gmlo_hole_class(bytes); size < GMLO_HOLE_CLASSES; size++) {
-    unsigned left = c->work < GMLO_TUNE_WORK_MIN ? GMLO_FITS : GMLO_HASTY_FITS;
+    unsigned left = GMLO_FITS;
     for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
       uint32_t at = b;
       size_t used = best_used;
@@ -1010,10 +1009,6 @@ static int gmlo_sim_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int 
 
 /* ---- Operators ---- */
 
-static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) {
-  return c->graph->refs[c->graph->ops[op].first_ref + i];
-}
-
 /* Gives all tensors of the operator at `position` their places, or at the reload horizon
    (`prefetches`) those that it reads and that the host has. 0 if one finds none. Only tensors that
    are not used up to `after` leave. In paper mode only what the operator makes gets a place before
@@ -1024,7 +1019,7 @@ static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int sm
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
   for (i = 0; i < o->read_count + o->write_count; i++) {
-    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    uint32_t tensor = gmlo_op_ref(c->graph, op, i);
     gmlo_compile_tensor *state = &c->tensors[tensor];
     int is_next = c->graph->accesses[state->next].position == position;
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
@@ -1051,7 +1046,7 @@ static int gmlo_alloc_now(gmlo_compiler *c) {
   if (gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 0, 0)) return 1;
   if (!c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1, 0)) return 1;
   for (i = 0; i < o->read_count + o->write_count; i++) {
-    uint32_t b = c->arenas[c->graph->tensors[gmlo_compile_ref(c, op, i)].device].first;
+    uint32_t b = c->arenas[c->graph->tensors[gmlo_op_ref(c->graph, op, i)].device].first;
     for (; b != GMLAKE_OFFLOAD_NONE && !c->failed; b = c->blocks[b].next) {
       if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
     }
@@ -1096,12 +1091,12 @@ static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
   size_t i, count = o->read_count + o->write_count;
   uint32_t at;
   for (i = 0; i < o->read_count; i++)
-    gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].device.producer, 0);
+    gmlo_edge_add(c, c->tensors[gmlo_op_ref(c->graph, op, i)].device.producer, 0);
   for (at = c->asked[op]; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
     gmlo_edge_add(c, c->op_nodes[c->cells[at].node], 0);
   }
   for (i = o->read_count; i < count; i++)
-    gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].device.users);
+    gmlo_edges_add(c, c->tensors[gmlo_op_ref(c->graph, op, i)].device.users);
 }
 
 /* Makes the operator at `exec_horizon` a node, with its edges. */
@@ -1112,12 +1107,12 @@ static void gmlo_execute(gmlo_compiler *c) {
   uint32_t node = gmlo_node_add(c, GMLAKE_OFFLOAD_NODE_OP, o->device, op, GMLAKE_OFFLOAD_NONE);
   c->op_nodes[op] = node;
   for (i = 0; i < count; i++) {
-    uint32_t block = c->tensors[gmlo_compile_ref(c, op, i)].device.block;
+    uint32_t block = c->tensors[gmlo_op_ref(c->graph, op, i)].device.block;
     c->out->ref_offsets[o->first_ref + i] = c->blocks[block].offset;
   }
   gmlo_op_edges(c, op);
   for (i = 0; i < count; i++) {
-    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    uint32_t tensor = gmlo_op_ref(c->graph, op, i);
     gmlo_compile_tensor *state = &c->tensors[tensor];
     int writes = i >= o->read_count;
     state->device.users =
@@ -1129,7 +1124,7 @@ static void gmlo_execute(gmlo_compiler *c) {
     gmlo_sim_free(c, tensor, 1);
   }
   for (i = 0; i < count && !c->failed; i++) { /* the loop skips the second reference of an update */
-    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    uint32_t tensor = gmlo_op_ref(c->graph, op, i);
     size_t next = c->tensors[tensor].next;
     if (next < c->graph->access_begin[tensor + 1] && c->graph->accesses[next].op == op) {
       gmlo_access_end(c, tensor);
@@ -1897,10 +1892,6 @@ static int gmlo_check_bounds(gmlo_check *c) {
   return 1;
 }
 
-static int gmlo_smaller(const void *a, const void *b) {
-  return *(const size_t *)a < *(const size_t *)b;
-}
-
 /* Whether no two places of one operator overlap, except those of one tensor that is updated in
    place. */
 static int gmlo_check_overlaps(gmlo_check *c) {
@@ -1936,7 +1927,7 @@ static int gmlo_check_intervals(gmlo_check *c) {
   }
   c->arena_begin[i + 1] = c->arena_begin[i] + c->m->info.host_bytes;
   if (!gmlo_check_bounds(c)) return 0;
-  gmlo_sort(c->bounds, room, c->bound_count, sizeof *room, gmlo_smaller);
+  gmlo_sort(c->bounds, room, c->bound_count, sizeof *room, gmlo_earlier);
   for (i = 0, count = 0; i < c->bound_count; i++) { /* keeps each bound once */
     if (count == 0 || c->bounds[count - 1] != c->bounds[i]) c->bounds[count++] = c->bounds[i];
   }
