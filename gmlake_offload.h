@@ -499,11 +499,9 @@ typedef struct gmlake_offload_graph_info {
 /* What one device needs if nothing is moved. */
 typedef struct gmlake_offload_device_info {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
-  size_t tensor_bytes; /* its tensors */
-  size_t persistent_bytes; /* those that are PERSISTENT or INPUT */
-  size_t peak_bytes;       /* the most at once while the operators run in op_order */
-  size_t op_bytes_max;     /* what the largest operator uses on it */
-  uint64_t time_ns;        /* of its operators, without transfers */
+  size_t peak_bytes;   /* the most at once while the operators run in op_order */
+  size_t op_bytes_max; /* what the largest operator uses on it */
+  uint64_t time_ns;    /* of its operators, without transfers */
 } gmlake_offload_device_info;
 
 typedef struct gmlake_offload_error_info {
@@ -2058,14 +2056,11 @@ static void gmlo_graph_count_ops(const gmlake_offload_graph *graph, size_t posit
 }
 
 /* Adds the tensors that exist when an iteration begins. */
-static void gmlo_graph_count_tensors(gmlake_offload_graph *graph, size_t *bytes) {
+static void gmlo_graph_count_tensors(const gmlake_offload_graph *graph, size_t *bytes) {
   size_t t;
   for (t = 0; t < graph->tensor_count; t++) {
     const gmlo_tensor *tensor = &graph->tensors[t];
-    gmlake_offload_device_info *device = &graph->devices[tensor->device];
-    device->tensor_bytes += tensor->bytes;
     if (gmlo_kind_is_made(tensor->kind)) continue;
-    device->persistent_bytes += tensor->bytes;
     bytes[tensor->device] += tensor->bytes;
     bytes[graph->device_count] += tensor->bytes;
   }
@@ -2878,7 +2873,7 @@ typedef struct gmlo_span {
 /* One direction of the link; see >>link. */
 typedef struct gmlo_lane {
   gmlo_span *spans;
-  size_t count, piece_count, capacity;
+  size_t count, capacity;
   double bytes_per_s, alone_bytes_per_s; /* while the other direction is busy too, and is not */
 } gmlo_lane;
 
@@ -3156,8 +3151,8 @@ static int gmlo_cyclic_make_items(gmlo_cyclic *c) {
    Owns the lanes: each has the spans of time in which one direction is taken. Invariants:
    [L1] The spans lie in one period, sorted, and neither overlap nor touch. What goes past the end
         of the period continues at 0 as a span of its own.
-   [L2] There is room for `piece_count` spans: so many pieces of time were taken and not given back,
-        of which those that touch are one span.
+   [L2] What was taken can be given back. A piece of time that finds no room for its span, since
+        host memory is refused, sets `failed`: then the cyclic schedule is none.
    [L3] A copy that is planned at the speed of one direction alone takes the time of both lanes.
    [L4] In paper mode there is one channel (4.1): copies in are spans of the lane of copies out.
    Cost: searching is O(log spans) and linear in the spans that are passed, changing is linear in
@@ -3261,13 +3256,22 @@ static int gmlo_lane_place(gmlo_cyclic *c, int lane, uint64_t lo, uint64_t hi, s
   return 1;
 }
 
-/* Adds a piece of time. pre: there is room for it, it is free, and it lies in one period. */
-static void gmlo_lane_insert(gmlo_lane *l, uint64_t begin, uint64_t end) {
+/* Makes room for one more span before span i. NULL, and `failed`, if host memory is refused. */
+static gmlo_span *gmlo_lane_open(gmlo_cyclic *c, gmlo_lane *l, size_t i) {
+  if (gmlo_more(&c->scope.host, &l->spans, l->count, 1, &l->capacity, sizeof *l->spans) == NULL) {
+    c->failed = 1;
+    return NULL;
+  }
+  memmove(&l->spans[i + 1], &l->spans[i], (l->count++ - i) * sizeof *l->spans);
+  return &l->spans[i];
+}
+
+/* Adds a piece of time. pre: it is free, and lies in one period. */
+static void gmlo_lane_insert(gmlo_cyclic *c, gmlo_lane *l, uint64_t begin, uint64_t end) {
   size_t i = gmlo_lane_find(l, begin);
   int low = i > 0 && l->spans[i - 1].end == begin;
   int high = i < l->count && l->spans[i].begin == end;
-  if (begin == end) return;
-  l->piece_count++;
+  gmlo_span *span;
   if (low && high) {
     l->spans[i - 1].end = l->spans[i].end;
     memmove(&l->spans[i], &l->spans[i + 1], (--l->count - i) * sizeof *l->spans);
@@ -3275,28 +3279,26 @@ static void gmlo_lane_insert(gmlo_lane *l, uint64_t begin, uint64_t end) {
     l->spans[i - 1].end = end;
   } else if (high) {
     l->spans[i].begin = begin;
-  } else {
-    memmove(&l->spans[i + 1], &l->spans[i], (l->count++ - i) * sizeof *l->spans);
-    l->spans[i].begin = begin;
-    l->spans[i].end = end;
+  } else if ((span = gmlo_lane_open(c, l, i)) != NULL) {
+    span->begin = begin;
+    span->end = end;
   }
 }
 
 /* Removes a piece of time that was added. [L2] */
-static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
+static void gmlo_lane_remove(gmlo_cyclic *c, gmlo_lane *l, uint64_t begin, uint64_t end) {
   size_t i = gmlo_lane_find(l, begin);
   gmlo_span *span = &l->spans[i];
-  if (begin == end) return;
+  if (c->failed) return;
   GMLAKE_OFFLOAD_ASSERT(i < l->count && span->begin <= begin && end <= span->end);
-  l->piece_count--;
   if (span->begin == begin && span->end == end) {
     memmove(span, span + 1, (--l->count - i) * sizeof *span);
   } else if (span->begin == begin) {
     span->begin = end;
   } else if (span->end == end) {
     span->end = begin;
-  } else {
-    memmove(span + 1, span, (l->count++ - i) * sizeof *span);
+  } else if ((span = gmlo_lane_open(c, l, i)) != NULL) {
+    span[0].begin = span[1].begin;
     span[0].end = begin;
     span[1].begin = end;
   }
@@ -3304,16 +3306,14 @@ static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
 
 /* Adds or removes a span that may lie behind the end of the period. [L1] */
 static void gmlo_lane_change(gmlo_cyclic *c, int lane, uint64_t begin, uint64_t end, int insert) {
-  uint64_t period = gmlo_period(c), low = begin % period, length = end - begin;
-  void (*change)(gmlo_lane *, uint64_t, uint64_t) = insert ? gmlo_lane_insert : gmlo_lane_remove;
+  uint64_t period = gmlo_period(c), low = begin % period, high = low + end - begin;
+  void (*change)(gmlo_cyclic *, gmlo_lane *, uint64_t, uint64_t) =
+      insert ? gmlo_lane_insert : gmlo_lane_remove;
   gmlo_lane *l = &c->lanes[c->channel[lane]];
   c->work += l->count / GMLO_MOVED_SPANS; /* that are moved */
-  if (low + length <= period) {
-    change(l, low, low + length);
-  } else {
-    change(l, low, period);
-    change(l, 0, low + length - period);
-  }
+  if (begin == end) return;
+  change(c, l, low, high < period ? high : period);
+  if (high > period) change(c, l, 0, high - period);
 }
 
 /* Adds or removes the copies of a swap. [L3] */
@@ -3322,19 +3322,6 @@ static void gmlo_lanes_change(gmlo_cyclic *c, const gmlo_gap *gap, int insert) {
   if (gap->alone[GMLO_OUT]) gmlo_lane_change(c, GMLO_IN, gap->out_start, gap->out_end, insert);
   gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, insert);
   if (gap->alone[GMLO_IN]) gmlo_lane_change(c, GMLO_OUT, gap->in_start, gap->in_end, insert);
-}
-
-/* Makes room for one more swap, which has at most four spans in each direction. */
-static int gmlo_lanes_reserve(gmlo_cyclic *c) {
-  int lane;
-  for (lane = 0; lane < 2; lane++) {
-    gmlo_lane *l = &c->lanes[lane];
-    if (gmlo_more(&c->scope.host, &l->spans, l->piece_count, 4, &l->capacity, sizeof *l->spans) ==
-        NULL) {
-      return 0;
-    }
-  }
-  return 1;
 }
 
 /* Time t is inserted at x in each period. Moves a swap's copy along: its length stays the same. */
@@ -3347,8 +3334,7 @@ static void gmlo_shift(uint64_t *begin, uint64_t *end, uint64_t x, uint64_t t, u
 /* Puts the copies of all swaps into the lanes anew. */
 static void gmlo_lanes_fill(gmlo_cyclic *c) {
   size_t i;
-  c->lanes[GMLO_OUT].count = c->lanes[GMLO_OUT].piece_count = 0;
-  c->lanes[GMLO_IN].count = c->lanes[GMLO_IN].piece_count = 0;
+  c->lanes[GMLO_OUT].count = c->lanes[GMLO_IN].count = 0;
   for (i = 0; i < c->use_count; i++) {
     const gmlo_gap *gap = &c->gaps[i];
     if (gap->state != GMLO_SWAPPED) continue;
@@ -3358,7 +3344,7 @@ static void gmlo_lanes_fill(gmlo_cyclic *c) {
 
 /* Makes the slot before boundary `slot` (above 0) longer by t. All that begins behind it moves
    along. A tensor is then still absent from the slots noted in its gap; there may be others that
-   are not noted. pre: lanes are reserved. */
+   are not noted. */
 static void gmlo_cyclic_stretch(gmlo_cyclic *c, size_t slot, uint64_t t) {
   uint64_t x = c->slot_begin[slot], period = gmlo_period(c);
   size_t i;
@@ -3882,7 +3868,7 @@ static void gmlo_swap_widen(gmlo_cyclic *c, const gmlo_item *item, size_t use) {
   }
 }
 
-/* Makes the gap a swapped one. pre: lanes are reserved. */
+/* Makes the gap a swapped one. */
 static void gmlo_swap_commit(gmlo_cyclic *c, gmlo_item *item, size_t use, const gmlo_gap *placed) {
   gmlo_gap *gap = &c->gaps[use];
   *gap = *placed;
@@ -3903,8 +3889,8 @@ static void gmlo_swap_undo(gmlo_cyclic *c, gmlo_item *item, size_t use) {
 }
 
 /* In paper mode: the tensor also leaves in its later gaps, up to the next write, if the link has
-   time to bring it back; the host has its bytes. -1: host memory is refused. */
-static int gmlo_swap_later(gmlo_cyclic *c, gmlo_item *item, size_t use) {
+   time to bring it back; the host has its bytes. */
+static void gmlo_swap_later(gmlo_cyclic *c, gmlo_item *item, size_t use) {
   size_t u;
   for (u = use + 1; u + 1 < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
     gmlo_gap placed = c->gaps[u];
@@ -3914,13 +3900,11 @@ static int gmlo_swap_later(gmlo_cyclic *c, gmlo_item *item, size_t use) {
     length = gmlo_lane_copy_ns(c, GMLO_IN, item->bytes, 0);
     if (end < begin) continue;
     if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
-    if (!gmlo_lanes_reserve(c)) return -1;
     placed.copies = placed.alone[GMLO_OUT] = placed.alone[GMLO_IN] = 0;
     placed.out_start = placed.out_end = begin;
     placed.in_end = placed.in_start + length;
     gmlo_swap_commit(c, item, u, &placed);
   }
-  return 1;
 }
 
 /* The figure times a random factor between a half and two, if the cyclic schedule has noise. */
@@ -4062,10 +4046,9 @@ static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
       continue;
     }
     if (c->mode.order == GMLO_RATE && gmlo_part_falls(c, part, &k, &placed)) continue;
-    if (!gmlo_lanes_reserve(c)) return -1;
     gmlo_swap_commit(c, k.item, k.use, &placed);
     c->swapped++;
-    if (c->mode.order == GMLO_GREEDY && gmlo_swap_later(c, k.item, k.use) < 0) return -1;
+    if (c->mode.order == GMLO_GREEDY) gmlo_swap_later(c, k.item, k.use);
   }
   return c->failed ? -1 : 1;
 }
@@ -4307,20 +4290,20 @@ static int gmlo_option_take(gmlo_cyclic *c, gmlo_option *option, size_t slot) {
   gmlo_gap placed;
   int fits;
   GMLAKE_OFFLOAD_ASSERT(k->item != NULL);
-  if (!gmlo_lanes_reserve(c)) return -1;
   if (c->gaps[k->use].state == GMLO_SWAPPED) gmlo_swap_undo(c, k->item, k->use);
   if (option->recompute) {
     gmlo_recompute_commit(c, option);
-    return 1;
+    return c->failed ? -1 : 1;
   }
   gmlo_stall_before(c, slot, option->out_wait_ns);
   gmlo_stall_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, option->in_wait_ns);
+  if (c->failed) return -1;
   gmlo_candidate_times(c, k, slot);
   placed = c->gaps[k->use];
   fits = gmlo_swap_place(c, k, &placed) && gmlo_swap_helps(c, k, &placed);
   GMLAKE_OFFLOAD_ASSERT(fits); /* after the waits the link has time */
   if (fits) gmlo_swap_commit(c, k->item, k->use, &placed);
-  return fits;
+  return c->failed ? -1 : fits;
 }
 
 /* Whether the part's tensor may leave for the slot: it stays, or its swap leaves it there then. */
