@@ -12,13 +12,10 @@ static uint64_t random_state;
 
 static uint32_t below(uint32_t count) { return (uint32_t)(splitmix64(&random_state) % count); }
 
-/* Host memory that runs out after so many allocations; -1: never. */
-static long hook_left = -1, hook_live;
+static long hook_live; /* allocations */
 
 static void *hook_malloc(void *user, size_t bytes) {
   (void)user;
-  if (hook_left == 0) return NULL;
-  if (hook_left > 0) hook_left--;
   hook_live++;
   return malloc(bytes);
 }
@@ -33,7 +30,6 @@ static void host_open(gmlk_host *host) {
   memset(host, 0, sizeof(*host));
   host->hooks.malloc_fn = hook_malloc;
   host->hooks.free_fn = hook_free;
-  hook_left = -1;
   hook_live = 0;
 }
 
@@ -61,52 +57,6 @@ CASE(test_sizes) {
   assert_true(out == max);
 }
 
-CASE(test_bits) {
-  unsigned bit;
-  for (bit = 0; bit < 64; bit++) {
-    uint64_t value = (uint64_t)1 << bit;
-    assert_int_equal(gmlk_log2(value), bit);
-    assert_int_equal(gmlk_log2(value | (value - 1)), bit);
-    assert_int_equal(gmlk_lowest_bit(value), bit);
-    assert_int_equal(gmlk_lowest_bit(value | ~(value - 1)), bit);
-  }
-  assert_true(gmlk_is_pow2(1) && gmlk_is_pow2((size_t)1 << 40));
-  assert_false(gmlk_is_pow2(0) || gmlk_is_pow2(3) || gmlk_is_pow2(SIZE_MAX));
-}
-
-/* ---- host memory ---- */
-
-CASE(test_host_resize) {
-  gmlk_host host;
-  uint16_t *p = NULL, *kept;
-  size_t capacity = 0;
-  host_open(&host);
-  assert_true(gmlk_host_resize(&host, &p, &capacity, 4, sizeof(*p)));
-  assert_int_equal(capacity, 4);
-  assert_int_equal(p[0] | p[3], 0);
-  memset(p, 3, 8);
-  kept = p;
-  hook_left = 0;
-  assert_false(gmlk_host_resize(&host, &p, &capacity, 8, sizeof(*p)));
-  assert_ptr_equal(p, kept);
-  assert_int_equal(capacity, 4);
-  assert_int_equal(p[3], 0x303);
-  assert_int_equal(host.bytes, 8);
-  hook_left = -1;
-  assert_true(gmlk_host_resize(&host, &p, &capacity, 8, sizeof(*p)));
-  assert_int_equal(capacity, 8);
-  assert_int_equal(p[3], 0x303);
-  assert_int_equal(p[4], 0);
-  assert_int_equal(host.bytes, 16);
-  assert_int_equal(host.bytes_peak, 24);
-  assert_true(gmlk_host_resize(&host, &p, &capacity, 2, sizeof(*p)));
-  assert_int_equal(capacity, 2);
-  assert_int_equal(p[1], 0x303);
-  assert_int_equal(host.bytes, 4);
-  gmlk_host_free(&host, p, 4);
-  host_close(&host);
-}
-
 /* ---- the sorted pool ---- */
 
 static gmlk_bins holes;
@@ -124,25 +74,6 @@ static void holes_open(void) {
   memset(&holes, 0, sizeof(holes));
   memset(hole_blocks, 0, sizeof(hole_blocks));
   for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&holes.rings[bin]);
-}
-
-/* The smallest size of a bin: exact ones first, then equal parts of each octave. */
-static uint64_t edge_of(unsigned bin) {
-  unsigned parts = 1u << GMLK_BINS_LOG, behind = bin - GMLK_BINS_EXACT;
-  if (bin < GMLK_BINS_EXACT) return bin;
-  return ((uint64_t)GMLK_BINS_EXACT << (behind / parts)) / parts * (parts + behind % parts);
-}
-
-CASE(test_bin_edges) {
-  unsigned bin;
-  for (bin = 1; bin < GMLK_BINS; bin++) {
-    uint64_t first = edge_of(bin);
-    assert_true(first <= 0xFFFFFFFFu);
-    assert_int_equal(gmlk_bin_of((uint32_t)first), bin); /* so it grows with the size */
-    assert_int_equal(gmlk_bin_of((uint32_t)(first - 1)), bin - 1);
-  }
-  assert_true(edge_of(GMLK_BINS) == (uint64_t)1 << 32);
-  assert_int_equal(gmlk_bin_of(0xFFFFFFFFu), GMLK_BINS - 1);
 }
 
 /* What was found to be missing is not looked for, until it comes. */
@@ -274,38 +205,6 @@ CASE(test_index_strides) {
   host_close(&host);
 }
 
-/* ---- records, and address space ---- */
-
-/* What is held is not to be had, and comes back. */
-CASE(test_records_and_address_space) {
-  gmlk_records records;
-  gmlk_space space;
-  gmlk_host host;
-  gmlk_block *b;
-  size_t unused;
-  host_open(&host);
-  memset(&records, 0, sizeof(records));
-  memset(&space, 0, sizeof(space));
-  assert_true(gmlk_records_reserve(&records, &host, 8));
-  unused = records.unused_count;
-  records.held_count = 5;
-  assert_true(gmlk_records_reserve(&records, &host, unused - 5));
-  assert_int_equal(records.unused_count, unused);
-  assert_true(gmlk_records_reserve(&records, &host, unused - 4));
-  assert_int_equal(records.unused_count, unused + GMLK_SLAB_BLOCKS);
-  records.held_count = 0;
-  holes_open();
-  space.holes = &holes;
-  gmlk_tiling_init(&space.head, &space.tail);
-  b = gmlk_tiling_extend(&records, &space.tail, 0, 5, GMLK_FREE);
-  gmlk_bins_insert(space.holes, b, 5);
-  assert_null(gmlk_va_take(&space, &records, 6, NULL));
-  b = gmlk_va_take(&space, &records, 4, NULL);
-  assert_int_equal(b->grains, 4);
-  gmlk_records_destroy(&records, &host);
-  host_close(&host);
-}
-
 /* ---- cache lines ---- */
 
 CASE(test_line_from) {
@@ -413,31 +312,6 @@ CASE(test_runs_are_sorted) {
       assert_int_equal(runs[i].grains > 0, i < count);
     }
   }
-}
-
-/* Of heads of four, three and two grains only the sixteen longest are looked at. */
-CASE(test_plan_ends) {
-  char picture[SLOTS * CHUNK + 1];
-  gmlk_supply supply;
-  gmlk_host host;
-  size_t slot;
-  host_open(&host);
-  arena_open(&host, SLOTS);
-  memset(picture, '#', sizeof(picture));
-  for (slot = 0; slot < SLOTS; slot++) {
-    memset(picture + slot * CHUNK, '.', slot < 4 ? 2 : slot < 14 ? 3 : 4);
-  }
-  picture[SLOTS * CHUNK] = 0;
-  draw(picture);
-  gmlk_supply_find(&arena, GMLK_CLEAN, 5, 1, &supply);
-  assert_int_equal(supply.run_count, 0);
-  assert_int_equal(supply.head_count, GMLK_END_TRIES);
-  assert_int_equal(gmlk_supply_sum(&arena, 0, &supply), 4);
-  assert_int_equal(supply.head_grains, 4);
-  for (slot = 0; slot < GMLK_END_TRIES; slot++) {
-    assert_int_equal(arena.head_fragments[slot].grains, slot < 10 ? 4 : 3);
-  }
-  arena_close(&host);
 }
 
 /* A sixteenth of the runs is looked at for ends, but at least 16 and at most 128. */
@@ -617,23 +491,6 @@ CASE(test_window_behind_many_others) {
   assert_int_equal(windows[197].key, GMLK_BLOCKED + b->u.serial);
   gmlk_windows_unblock(&arena.windows, b);
   check_trees(200, 0);
-  arena_close(&host);
-}
-
-/* As many separate runs, heads and spans as an arena can hold: they fit the scratch arrays. */
-CASE(test_plan_many_pieces) {
-  char picture[SLOTS * CHUNK + 1];
-  uint32_t slot;
-  gmlk_host host;
-  gmlk_plan p;
-  for (slot = 0; slot < SLOTS; slot++)
-    memcpy(picture + slot * CHUNK, slot % 2 ? ".######." : "........", CHUNK);
-  picture[SLOTS * CHUNK] = 0;
-  host_open(&host);
-  arena_open(&host, SLOTS);
-  draw(picture);
-  assert_true(plan(SLOTS / 2 * CHUNK + 2, 1, 0, &p));
-  check_plan(&p, SLOTS / 2 * CHUNK + 2, 1, 0);
   arena_close(&host);
 }
 

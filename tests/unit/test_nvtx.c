@@ -252,26 +252,6 @@ CASE_BETWEEN(set_up_plain, tear_down, every_live_byte_of_plain_memory_is_in_a_re
   play_at_random();
 }
 
-/* Blocks that would be stitched are not: the memory is one heap, and nothing of it is mapped. */
-CASE_BETWEEN(set_up_plain, tear_down, plain_memory_is_one_heap) {
-  void *b[8], *p;
-  size_t i;
-  assert_int_equal(f.heap_count, 1);
-  assert_true(f.heaps[0].at == f.taken[0] && f.heaps[0].bytes >= 48 * CHUNK);
-  for (i = 0; i < 8; i++) b[i] = take_live(CHUNK);
-  for (i = 1; i < 8; i += 2) drop(b[i]);
-  p = take_live(3 * CHUNK + 1000);
-  assert_int_equal(live_bytes(), 7 * CHUNK + 1000);
-  assert_int_equal(stats().stitch_count, 0);
-  assert_int_equal(stats().reserved_bytes, 11 * CHUNK);
-  assert_int_equal(census().handle_count + census().reservation_count, 0);
-  drop(p);
-  (void)trim_to(0);
-  assert_int_equal(stats().reserved_bytes, 4 * CHUNK);
-  assert_int_equal(f.heap_count, 1);
-  assert_ok(gmlake_check(lake));
-}
-
 CASE_BETWEEN(set_up_plain, tear_down, plain_memory_ends) {
   gmlake_budget budget;
   void *p;
