@@ -312,9 +312,9 @@ HOW A MEMGRAPH IS RUN
   A run may have jobs that are memgraphs (gmlake_offload_run_add_memgraph). It allocates the arenas
   of such a job, and from then on only starts its nodes. A node may start when all nodes before it
   have ended. Each device has four queues: operators, transfers, offloads and reloads. Of the nodes
-  of a queue that may start, the one with the lowest number starts first, and as many run at once as
-  the queue has streams. No other order is kept, so a late copy delays only the nodes that need it.
-  An iteration begins when the one before has ended.
+  of a queue that may start, the one with the lowest number starts first, and one runs at a time, or
+  of operators stream_count at once. No other order is kept, so a late copy delays only the nodes
+  that need it. An iteration begins when the one before has ended.
   Three flags fix the order instead: a queue then waits for its next node. The results are the same
   in every order; bench/offload/README.md says what each costs. With GMLAKE_OFFLOAD_SIMULATED_ORDER
   each queue keeps the order in which the compiler's simulation of the iteration starts its nodes
@@ -708,9 +708,8 @@ typedef struct gmlake_offload_copy {
 typedef struct gmlake_offload_launch {
   const gmlake_offload_graph *graph;
   uint32_t job, op;
-  uint32_t
-      stream; /* of the job on that device. A run uses stream 0 only. A memgraph uses the streams
-                      below stream_count for operators, and copy_count more for transfers */
+  uint32_t stream; /* of the job on that device. A run uses stream 0 only. A memgraph uses the
+                      streams below stream_count for operators, and that one for transfers */
   uint64_t iteration;
   int is_again; /* it ran in this iteration already */
   gmlake_offload_op_desc desc;
@@ -938,8 +937,6 @@ typedef struct gmlake_offload_run_desc {
   void *user;
   /* Of memgraphs: */
   uint32_t stream_count; /* operators at once on each device, up to 1,024; 0: 1 */
-  uint32_t copy_count;   /* copies at once of each device and direction, and transfers at once of
-                            each device, up to 1,024; 0: 1 */
 } gmlake_offload_run_desc;
 
 typedef struct gmlake_offload_run_stats {
@@ -4942,13 +4939,11 @@ static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
    [E1] A node begins when all nodes before it have ended. Where it was launched behind operators on
         their stream, the stream sees to that.
    [E2] A queue of operators has at most stream_count of them under way, and launch_ahead_max more
-        that were launched behind them. Every other queue has at most copy_count nodes under way.
-   [E3] Nodes under way at once in a queue are on different streams, but operators that were
-        launched behind others are on the same one, and copies share their last stream with those
-        of other jobs.
-   [E4] Of the backend's streams of a device the first two times copy_count are for copies to the
-        host and back in turn. Then each job has stream_count for operators and copy_count for
-        transfers.
+        that were launched behind them. Every other queue has one node under way.
+   [E3] Operators under way at once are on different streams, but those that were launched behind
+        others are on the same one.
+   [E4] Of the backend's streams of a device the first two are for copies to the host and back, of
+        all jobs. Then each job has stream_count for operators and one for transfers.
    Cost: as >>queues. Fails: where host memory is refused when it is made, and where the backend
    fails. */
 
@@ -4957,7 +4952,7 @@ static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
 #define GMLO_TOKEN_OP 1u
 #define GMLO_TOKEN_COPY 2u
 #define GMLO_TOKEN_NODE 3u
-#define GMLO_WIDTH_MAX 1024u   /* of stream_count and copy_count */
+#define GMLO_WIDTH_MAX 1024u   /* of stream_count */
 #define GMLO_JOBS_MAX 0xFFFFFu /* so that [E4] fits in 32 bits */
 
 typedef struct gmlo_nodes {
@@ -4975,21 +4970,19 @@ typedef struct gmlo_nodes {
 
 /* The backend's number of the first stream of the job's operators. [E4] */
 static uint32_t gmlo_job_stream(const gmlake_offload_run_desc *desc, uint32_t job) {
-  return 2 * desc->copy_count + job * (desc->stream_count + desc->copy_count);
+  return GMLO_COPY_QUEUES + job * (desc->stream_count + 1);
 }
 
-/* The number of the stream on which the next node of the queue runs: the lowest one on which
-   nothing is under way. [E3] */
+/* The number of the stream on which the next node of the queue runs: of an operator the lowest one
+   on which nothing is under way. [E3] [E4] */
 static uint32_t gmlo_nodes_number(const gmlo_nodes *n, size_t q) {
-  const gmlake_offload_run_desc *desc = n->desc;
-  uint32_t kind = (uint32_t)(q % GMLO_QUEUES), step = kind < GMLO_COPY_QUEUES ? 1 : 2;
-  uint32_t left = kind == 0 ? desc->stream_count : desc->copy_count;
-  uint32_t number = kind < GMLO_COPY_QUEUES
-                        ? gmlo_job_stream(desc, n->job) + kind * desc->stream_count
-                        : kind - GMLO_COPY_QUEUES;
+  uint32_t kind = (uint32_t)(q % GMLO_QUEUES), left = n->desc->stream_count;
+  uint32_t number = gmlo_job_stream(n->desc, n->job);
+  if (kind >= GMLO_COPY_QUEUES) return kind - GMLO_COPY_QUEUES;
+  if (kind != 0) return number + left;
   while (--left != 0 &&
          gmlo_works_find(n->works, 0, (uint32_t)(q / GMLO_QUEUES), number) != n->works->count) {
-    number += step;
+    number++;
   }
   return number;
 }
@@ -5035,7 +5028,7 @@ static int gmlo_nodes_copy(gmlo_nodes *n, uint32_t id, uint32_t number) {
 
 /* Starts a node of queue q, if one is ready: 1. -1 if the backend fails. [E1] [E2] */
 static int gmlo_nodes_start_one(gmlo_nodes *n, size_t q, uint64_t iteration) {
-  uint64_t most = n->desc->copy_count;
+  uint64_t most = 1;
   uint32_t id, number, was = n->ready.queues[q].active;
   int started;
   if (q % GMLO_QUEUES == 0) most = (uint64_t)n->desc->stream_count + n->desc->launch_ahead_max;
@@ -6253,7 +6246,7 @@ static int gmlo_run_desc_valid(const gmlake_offload_run_desc *desc) {
   const unsigned order = desc->flags & orders;
   return gmlo_backend_valid(desc->backend, 1) && gmlo_host_valid(&desc->host) &&
          (desc->flags & ~(orders | GMLAKE_OFFLOAD_LRU)) == 0 && (order & (order - 1)) == 0 &&
-         desc->stream_count <= GMLO_WIDTH_MAX && desc->copy_count <= GMLO_WIDTH_MAX &&
+         desc->stream_count <= GMLO_WIDTH_MAX &&
          (desc->launch_ahead_max == 0 || desc->stream_count <= 1);
 }
 
@@ -6267,7 +6260,6 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->desc = *desc;
   if (run->desc.stream_count == 0) run->desc.stream_count = 1;
-  if (run->desc.copy_count == 0) run->desc.copy_count = 1;
   run->backend = run->works.backend = desc->backend;
   run->works.host = desc->host;
   run->works.stats = &run->stats;

@@ -116,9 +116,9 @@ HOW TURNIP COMPILES
   - An addition to a sum is an operator like others, and additions to one sum run in the graph's
     order, since the results would depend on the order.
   - An operator's workspace is a tensor that it makes, which the caller adds to the graph.
-  - A run has one stream for each queue, not five for each device, unless stream_count and
-    copy_count say otherwise: operators that run at once share the device, which delays the one that
-    others wait for (bench/offload/README.md has a figure).
+  - A run has one stream for each queue, not five for each device, unless stream_count says
+    otherwise: operators that run at once share the device, which delays the one that others wait
+    for (bench/offload/README.md has a figure).
   - A run asks the backend again and again what has ended; the paper's sleeps until the driver calls
     it.
 

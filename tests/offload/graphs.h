@@ -271,7 +271,7 @@ static void open_machine(machine *m, const gmlake_offload_memgraph *memgraph, in
     desc.flags = (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0) |
                  orders[(size_t)player.options[OPT_ORDER] % 4];
     desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
-    desc.stream_count = desc.copy_count = (uint32_t)player.options[OPT_STREAMS];
+    desc.stream_count = (uint32_t)player.options[OPT_STREAMS];
     if (desc.launch_ahead_max) desc.stream_count = 1;
   }
   MUST(gmlake_offload_run_create(&desc, &m->run));

@@ -160,7 +160,6 @@ static gmlake_offload_run *new_runner(const gmlake_offload_backend *mock,
   desc.backend = mock;
   desc.flags = flags;
   desc.stream_count = ahead ? 1 : streams;
-  desc.copy_count = streams;
   desc.launch_ahead_max = ahead;
   desc.host = counted;
   assert_ok(gmlake_offload_run_create(&desc, &run));

@@ -149,7 +149,6 @@ CASE(test_run_errors) {
   NO_RUN(desc.flags = GMLAKE_OFFLOAD_SIMULATED_ORDER * 2);
   NO_RUN(desc.launch_ahead_max = 1; desc.stream_count = 2);
   NO_RUN(desc.stream_count = 1025);
-  NO_RUN(desc.copy_count = 1025);
   NO_RUN(desc.host.malloc_fn = counted.malloc_fn);
   good.backend = coarse;
   good.limit_bytes = 2 * UNIT;
