@@ -5201,8 +5201,8 @@ typedef struct gmlo_run_tensor {
   int going;  /* it is being copied to the host */
   int keep;   /* it is going, but stays on the device: it is used again */
   int host_valid;
-  int remaking; /* operators run again to make it */
-  int dead;     /* it is being copied, but no longer needed */
+  int fresh; /* gmlo_step_alloc has given it memory */
+  int dead;  /* it is being copied, but no longer needed */
   unsigned pins;
   uint32_t last_op; /* the operator that used it last */
   uint64_t used_at; /* rises with every use */
@@ -5727,31 +5727,23 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
 /* Allocates device memory, `bytes` together, for what the step makes. 0 if there is no room yet. */
 static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
   gmlo_run_job *job = &run->jobs[id];
-  const gmlo_run_step *step = &job->steps[job->at + job->running];
-  uint32_t op = step->op;
-  size_t i, begin = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
-  for (i = begin; i < end; i++) {
+  uint32_t op = job->steps[job->at + job->running].op;
+  size_t i = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
+  int has_all = 1;
+  for (; i < end && has_all; i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
     gmlo_run_tensor *state = &job->tensors[tensor];
     if (state->there) continue;
-    if (gmlo_run_tensor_alloc(run, state, gmlo_run_bytes(job, tensor))) {
-      state->remaking = 2; /* allocated by this call */
-      continue;
-    }
-    while (i-- > begin) {
-      tensor = gmlo_op_ref(job->graph, op, i);
-      if (job->tensors[tensor].remaking != 2) continue;
-      gmlo_run_tensor_free(run, &job->tensors[tensor], gmlo_run_bytes(job, tensor));
-      job->tensors[tensor].remaking = 0;
-    }
-    run->refused_bytes = bytes;
-    return 0;
+    has_all = state->fresh = gmlo_run_tensor_alloc(run, state, gmlo_run_bytes(job, tensor));
   }
-  for (i = begin; i < end; i++) {
-    gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(job->graph, op, i)];
-    state->remaking = step->remade != GMLAKE_OFFLOAD_NONE;
+  for (i = job->graph->ops[op].read_count; i < end; i++) {
+    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
+    gmlo_run_tensor *state = &job->tensors[tensor];
+    if (!has_all && state->fresh) gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, tensor));
+    state->fresh = 0;
   }
-  return 1;
+  if (!has_all) run->refused_bytes = bytes;
+  return has_all;
 }
 
 static void gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
@@ -5784,21 +5776,13 @@ static void gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   run->stats.stall_ns += run->works.now_ns - job->ended_ns;
 }
 
-/* Whether the step runs again for a tensor that is on the device after all. */
-static int gmlo_step_is_void(const gmlo_run_job *job) {
-  uint32_t remade = job->steps[job->at + job->running].remade;
-  return remade != GMLAKE_OFFLOAD_NONE && job->tensors[remade].there &&
-         !job->tensors[remade].remaking;
-}
-
 /* Launches one more step behind those that run, if it can. 1 if it did. [N4] */
 static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
   if (job->running > run->desc.launch_ahead_max || job->at + job->running >= job->step_count ||
-      run->acquirer != GMLAKE_OFFLOAD_NONE || gmlo_step_is_void(job) ||
-      !gmlo_step_is_ready(run, id, &bytes) || !gmlo_run_fits(run, bytes) ||
-      !gmlo_step_alloc(run, id, bytes)) {
+      run->acquirer != GMLAKE_OFFLOAD_NONE || !gmlo_step_is_ready(run, id, &bytes) ||
+      !gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id, bytes)) {
     return 0;
   }
   gmlo_step_launch(run, id);
@@ -5819,11 +5803,6 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   if (!job->alive || job->iteration >= job->target || job->pauses) return 0;
   if (job->nodes != NULL) return gmlo_step_next_nodes(run, job);
   if (job->running != 0) return gmlo_step_next_ahead(run, id);
-  if (gmlo_step_is_void(job)) {
-    job->at++;
-    run->stats.void_count++;
-    return 1;
-  }
   if (!gmlo_step_is_ready(run, id, &bytes)) {
     if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
     return 0;
@@ -6059,9 +6038,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   job->running--;
   job->ended_ns = run->works.now_ns;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
-    gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(job->graph, op, i)];
-    state->pins--;
-    if (remade == GMLAKE_OFFLOAD_NONE) state->remaking = 0;
+    job->tensors[gmlo_op_ref(job->graph, op, i)].pins--;
   }
   gmlo_step_free(run, job);
   if (run->desc.observe_fn != NULL) {

@@ -125,6 +125,9 @@ static const row graph_rows[] = {
      "by-hand!I remake:x,2,1 by-hand!I remake:x,2,1 remake:x,2,0 by-hand!I drop:x,1,1 "
      "remake:x,2,0 remake:x,2,1 remake:x,2,0 by-hand!I drop:x,1,1 remake:x,4,0 remake:x,4,1 "
      "by-hand!I drop:x,1,1 remake:x,2,0 remake:x,2,1 by-hand run:2 remade=4"},
+    /* Its drop came too early: it is made again all the same, and nothing is lost. */
+    {"a_tensor_that_never_left_is_made_again",
+     "x=1 >x:1000 x>:1000 x>:1000 drop:x,1,0 remake:x,1,0 by-hand run:2 voids=2 remade=2"},
     /* A swap out that waits for the link is void once its tensor was used again. Such a tensor may
        leave for another one that needs its memory. */
     {"void_swaps_do_not_hold_their_tensors",
