@@ -78,7 +78,6 @@ MACROS, all for the implementation file only unless it says otherwise
                                  includes this header before any other, or defines _GNU_SOURCE
   GMLAKE_OFFLOAD_LAKE            every file that uses it: memory of a lake for sessions. Includes
                                  gmlake.h
-  GMLAKE_OFFLOAD_CUDA_LINK       links the driver; else its library is opened when it is needed
   GMLAKE_OFFLOAD_STATIC          every file: all functions static, each file has its own copy
   GMLAKE_OFFLOAD_DEF             every file: linkage of the functions, instead of extern
   GMLAKE_OFFLOAD_ASSERT(x)       instead of assert
@@ -13927,9 +13926,7 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
-#if !defined(GMLAKE_OFFLOAD_CUDA_LINK)
 #include <dlfcn.h>
-#endif
 #endif
 
 #define GMLO_PINNED_BYTES ((size_t)16 << 20) /* least bytes of a segment; */
@@ -13941,45 +13938,41 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
 #define GMLO_MEMINFO_BYTES 4096u           /* of /proc/meminfo, the first lines */
 #define GMLO_CUDA_INTEGRATED 18            /* a CUdevice_attribute, which an old cuda.h may lack */
 
-/* Name without cu, the CUDA version that introduced this form, exported name, parameters. */
+/* The name without cu, what the exported name has behind that for this form of the function,
+   parameters. */
 #define GMLO_CUDA_FUNCTIONS(X)                                                                     \
-  X(Init, 2000, "cuInit", (unsigned flags))                                                        \
-  X(DeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                              \
-  X(DeviceGetAttribute, 2000, "cuDeviceGetAttribute",                                              \
-    (int *value, CUdevice_attribute attribute, CUdevice device))                                   \
-  X(DevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain",                                      \
-    (CUcontext * context, CUdevice device))                                                        \
-  X(DevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))             \
-  X(CtxGetCurrent, 4000, "cuCtxGetCurrent", (CUcontext * context))                                 \
-  X(CtxPushCurrent, 4000, "cuCtxPushCurrent_v2", (CUcontext context))                              \
-  X(CtxPopCurrent, 4000, "cuCtxPopCurrent_v2", (CUcontext * context))                              \
-  X(StreamCreate, 2000, "cuStreamCreate", (CUstream * stream, unsigned flags))                     \
-  X(StreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                                  \
-  X(StreamSynchronize, 2000, "cuStreamSynchronize", (CUstream stream))                             \
-  X(EventCreate, 2000, "cuEventCreate", (CUevent * event, unsigned flags))                         \
-  X(EventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                                      \
-  X(EventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))                          \
-  X(EventQuery, 2000, "cuEventQuery", (CUevent event))                                             \
-  X(EventElapsedTime, 2000, "cuEventElapsedTime", (float *ms, CUevent from, CUevent to))           \
-  X(StreamWaitEvent, 3020, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))  \
-  X(MemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))                        \
-  X(MemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                          \
-  X(MemHostAlloc, 2020, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))              \
-  X(MemFreeHost, 2000, "cuMemFreeHost", (void *ptr))                                               \
-  X(MemHostRegister, 4000, "cuMemHostRegister_v2", (void *ptr, size_t bytes, unsigned flags))      \
-  X(MemHostUnregister, 4000, "cuMemHostUnregister", (void *ptr))                                   \
-  X(MemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                                 \
-    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                             \
-  X(MemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2",                                                 \
-    (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                   \
-  X(CtxEnablePeerAccess, 4000, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))          \
-  X(MemcpyPeerAsync, 4000, "cuMemcpyPeerAsync",                                                    \
+  X(Init, "", (unsigned flags))                                                                    \
+  X(DeviceGet, "", (CUdevice * device, int ordinal))                                               \
+  X(DeviceGetAttribute, "", (int *value, CUdevice_attribute attribute, CUdevice device))           \
+  X(DevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                            \
+  X(DevicePrimaryCtxRelease, "_v2", (CUdevice device))                                             \
+  X(CtxGetCurrent, "", (CUcontext * context))                                                      \
+  X(CtxPushCurrent, "_v2", (CUcontext context))                                                    \
+  X(CtxPopCurrent, "_v2", (CUcontext * context))                                                   \
+  X(StreamCreate, "", (CUstream * stream, unsigned flags))                                         \
+  X(StreamDestroy, "_v2", (CUstream stream))                                                       \
+  X(StreamSynchronize, "", (CUstream stream))                                                      \
+  X(EventCreate, "", (CUevent * event, unsigned flags))                                            \
+  X(EventDestroy, "_v2", (CUevent event))                                                          \
+  X(EventRecord, "", (CUevent event, CUstream stream))                                             \
+  X(EventQuery, "", (CUevent event))                                                               \
+  X(EventElapsedTime, "", (float *ms, CUevent from, CUevent to))                                   \
+  X(StreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                         \
+  X(MemAlloc, "_v2", (CUdeviceptr * address, size_t bytes))                                        \
+  X(MemFree, "_v2", (CUdeviceptr address))                                                         \
+  X(MemHostAlloc, "", (void **ptr, size_t bytes, unsigned flags))                                  \
+  X(MemFreeHost, "", (void *ptr))                                                                  \
+  X(MemHostRegister, "_v2", (void *ptr, size_t bytes, unsigned flags))                             \
+  X(MemHostUnregister, "", (void *ptr))                                                            \
+  X(MemcpyHtoDAsync, "_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))     \
+  X(MemcpyDtoHAsync, "_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))           \
+  X(CtxEnablePeerAccess, "", (CUcontext peer, unsigned flags))                                     \
+  X(MemcpyPeerAsync, "",                                                                           \
     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, \
      CUstream stream))                                                                             \
-  X(MemsetD8Async, 3020, "cuMemsetD8Async",                                                        \
-    (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))
+  X(MemsetD8Async, "", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))
 
-#define GMLO_CUDA_MEMBER(name, version, exported, params) CUresult(CUDAAPI *name) params;
+#define GMLO_CUDA_MEMBER(name, suffix, params) CUresult(CUDAAPI *name) params;
 typedef struct gmlo_cuda_functions {
   GMLO_CUDA_FUNCTIONS(GMLO_CUDA_MEMBER)
 } gmlo_cuda_functions;
@@ -14016,26 +14009,10 @@ typedef struct gmlo_cuda {
 
 /* ---- Loading the driver ---- */
 
-#if defined(GMLAKE_OFFLOAD_CUDA_LINK)
-
-/* cuda.h may define cuX as a macro for the newest form of cuX; the pasted name follows it. */
-#define GMLO_CUDA_ASSIGN(name, version, exported, params) fn->name = cu##name;
-static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
-  GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ASSIGN)
-  return 1;
-}
-#undef GMLO_CUDA_ASSIGN
-
-#else
-
 typedef struct gmlo_cuda_symbol {
-  const char *base, *exported;
-  int version;
+  const char *exported;
   size_t offset; /* in gmlo_cuda_functions */
 } gmlo_cuda_symbol;
-
-/* The type of cuGetProcAddress since CUDA 12. */
-typedef CUresult(CUDAAPI *gmlo_cuda_lookup)(const char *, void **, int, cuuint64_t, int *);
 
 /* The library is never closed: the driver keeps threads and exit handlers of its own. */
 #if defined(_WIN32)
@@ -14053,36 +14030,23 @@ static void *gmlo_cuda_open(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTL
 static void *gmlo_cuda_find(void *library, const char *name) { return dlsym(library, name); }
 #endif
 
-#define GMLO_CUDA_ROW(name, version, exported, params) \
-  {"cu" #name, exported, version, offsetof(gmlo_cuda_functions, name)},
-/* Finds the functions by cuGetProcAddress, or with an older driver by exported names. 0 if one is
-   missing. */
+#define GMLO_CUDA_ROW(name, suffix, params) \
+  {"cu" #name suffix, offsetof(gmlo_cuda_functions, name)},
+/* Finds the functions. 0 if one is missing. */
 static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
   static const gmlo_cuda_symbol rows[] = {GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ROW)};
   void *library = gmlo_cuda_open(), *symbol;
-  gmlo_cuda_lookup lookup;
   size_t i;
   if (library == NULL) return 0;
-  /* ISO C has no cast from an object pointer to a function pointer, but their bytes are the same.
-     */
-  symbol = gmlo_cuda_find(library, "cuGetProcAddress_v2");
-  memcpy(&lookup, &symbol, sizeof symbol);
   for (i = 0; i < sizeof rows / sizeof *rows; i++) {
-    int status = 0;
-    symbol = NULL;
-    if (lookup == NULL) {
-      symbol = gmlo_cuda_find(library, rows[i].exported);
-    } else if (lookup(rows[i].base, &symbol, rows[i].version, 0, &status) != CUDA_SUCCESS) {
-      symbol = NULL;
-    }
+    symbol = gmlo_cuda_find(library, rows[i].exported);
     if (symbol == NULL) return 0;
+    /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
     memcpy((char *)fn + rows[i].offset, &symbol, sizeof symbol);
   }
   return 1;
 }
 #undef GMLO_CUDA_ROW
-
-#endif /* GMLAKE_OFFLOAD_CUDA_LINK */
 
 /* ---- The frame of every entry ---- */
 

@@ -167,8 +167,6 @@ matrix() {
         job "offloading behind another header: $compiler $standard" \
           "$compile -D_POSIX_C_SOURCE=200809L -include stdio.h -DGMLAKE_OFFLOAD_BACKEND_CUDA $dir/offload.c" ;;
     esac
-    job "the driver linked: $compiler $standard" \
-      "$compile -DGMLAKE_OFFLOAD_BACKEND_CUDA -DGMLAKE_OFFLOAD_CUDA_LINK $dir/offload.$extension"
   done
 }
 
