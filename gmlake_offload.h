@@ -8317,7 +8317,6 @@ typedef struct gmlo_assign {
   gmlo_scope scope;
   const gmlo_scheduler *c;
   gmlo_schedule *schedule;
-  size_t *soft; /* by move */
   gmlo_value *values;
   gmlo_arrival *arrivals;
   size_t value_count, arrival_count;
@@ -8330,35 +8329,6 @@ typedef struct gmlo_assign {
   size_t *free_until, *free_from; /* by vrange: its addresses are free between these */
   uint32_t *vrange_last;          /* the value that had the vrange last */
 } gmlo_assign;
-
-/* When the bytes of each move's copy out are on the host, if none has to wait for memory. Copies
-   that are queued at the end go on behind the cut, which the second round sees. */
-static int gmlo_assign_copies(gmlo_assign *u) {
-  const gmlo_scheduler *c = u->c;
-  const gmlo_recording *l = c->build.l;
-  const gmlo_schedule *schedule = u->schedule;
-  size_t round, i, k, position, at, n = l->step_count;
-  uint64_t free_ns = 0;
-  u->soft = (size_t *)gmlo_take(&u->scope, schedule->begin[n] + 1, sizeof *u->soft);
-  if (u->soft == NULL) return 0;
-  for (round = 0; round < 2; round++) {
-    free_ns = free_ns > c->time_ns[n] ? free_ns - c->time_ns[n] : 0;
-    for (position = at = 0; position < n; position++) {
-      i = (l->cut + position) % n;
-      for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
-        const gmlo_move *move = &schedule->moves[k];
-        u->soft[k] = 2 * position + 1;
-        if (move->is_in || !move->is_copy) continue;
-        if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
-        free_ns += gmlo_scheduler_copy_ns(c, c->build.of[move->slot], 0);
-        if (at < position + 1) at = position + 1;
-        while (at < 2 * n && c->time_ns[at] < free_ns) at++;
-        u->soft[k] = 2 * at;
-      }
-    }
-  }
-  return 1;
-}
 
 /* Adds an interval, which may lie beyond the end or across it, to a list. */
 static int gmlo_assign_interval(gmlo_assign *u, gmlo_value *value, size_t begin, size_t end,
@@ -8389,6 +8359,36 @@ typedef struct gmlo_trip {
   size_t when, soft;
   int is_in;
 } gmlo_trip;
+
+/* Lists all moves, from the cut on. `soft` is when the bytes of a copy out are on the host, if none
+   has to wait for memory. Copies that are queued at the end go on behind the cut, which the second
+   round sees. */
+static void gmlo_assign_trips(const gmlo_assign *u, gmlo_trip *trips) {
+  const gmlo_scheduler *c = u->c;
+  const gmlo_schedule *schedule = u->schedule;
+  size_t round, i, k, position, at, n = c->build.l->step_count;
+  uint64_t free_ns = 0;
+  for (round = 0; round < 2; round++) {
+    free_ns = free_ns > c->time_ns[n] ? free_ns - c->time_ns[n] : 0;
+    for (position = at = i = 0; position < n; position++) {
+      size_t step = (c->build.l->cut + position) % n;
+      for (k = schedule->begin[step]; k < schedule->begin[step + 1]; k++) {
+        const gmlo_move *move = &schedule->moves[k];
+        gmlo_trip *trip = &trips[i++];
+        trip->live = c->build.of[move->slot];
+        trip->is_in = move->is_in;
+        trip->soft = 2 * position + 1;
+        trip->when = trip->soft + (size_t)move->is_in;
+        if (move->is_in || !move->is_copy) continue;
+        if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
+        free_ns += gmlo_scheduler_copy_ns(c, trip->live, 0);
+        if (at < position + 1) at = position + 1;
+        while (at < 2 * n && c->time_ns[at] < free_ns) at++;
+        trip->soft = 2 * at;
+      }
+    }
+  }
+}
 
 /* Lists when a live range is there, by its moves. A live range that never comes is left out. */
 static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size_t count) {
@@ -8430,27 +8430,17 @@ static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size
 /* Lists who comes and goes, and how many chunks the rest leaves. */
 static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
   const gmlo_scheduler *c = u->c;
-  const gmlo_recording *l = c->build.l;
-  const gmlo_schedule *schedule = u->schedule;
-  size_t i, k, count = schedule->begin[l->step_count], live_ranges = c->build.live_count, at = 0;
+  size_t i, count = u->schedule->begin[u->schedule->step_count], at = 0;
+  size_t live_ranges = c->build.live_count;
   size_t fixed_bytes = 0;
   gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips), *unsorted;
   uint32_t *keys = (uint32_t *)gmlo_take(&u->scope, count + 1, 2 * sizeof *keys);
   uint32_t *begin = (uint32_t *)gmlo_take(&u->scope, live_ranges + 1, sizeof *begin);
   u->values = (gmlo_value *)gmlo_take(&u->scope, live_ranges + 1, sizeof *u->values);
-  if (trips == NULL || keys == NULL || begin == NULL || u->values == NULL ||
-      !gmlo_assign_copies(u)) {
-    return 0;
-  }
+  if (trips == NULL || keys == NULL || begin == NULL || u->values == NULL) return 0;
   unsorted = trips + count + 1;
-  for (i = 0; i < count; i++) { /* from the cut on */
-    k = (schedule->begin[l->cut] + i) % count;
-    keys[i] = unsorted[i].live = c->build.of[schedule->moves[k].slot];
-    unsorted[i].is_in = schedule->moves[k].is_in;
-    unsorted[i].when = 2 * gmlo_recording_way(l, l->cut, schedule->moves[k].step) + 1;
-    unsorted[i].when += (size_t)unsorted[i].is_in;
-    unsorted[i].soft = u->soft[k];
-  }
+  gmlo_assign_trips(u, unsorted);
+  for (i = 0; i < count; i++) keys[i] = unsorted[i].live;
   gmlo_sort_keys(keys, count, begin, live_ranges, keys + count);
   for (i = 0; i < count; i++) trips[i] = unsorted[keys[count + i]];
   for (i = 0; i < live_ranges; i++) {
