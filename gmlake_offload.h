@@ -9135,19 +9135,13 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
   const gmlo_recording *l = c->build.l;
   const gmlo_live_range *live = &c->build.live_ranges[id];
   const gmlo_slot *slot = &l->slots[live->slot];
-  size_t n = l->step_count, from = gmlo_recording_way(l, l->cut, live->from), end, use, access;
+  size_t from = gmlo_recording_way(l, l->cut, live->from), end = from + live->length, use, access;
   int is_whole = gmlo_live_is_whole(l, live);
   gmlo_transfer *transfer;
-  if (live->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
-      c->graph->access_begin[live->id] == c->graph->access_begin[live->id + 1] ||
-      c->graph->accesses[access = gmlo_scheduler_access(c, live->id, top)].position == top) {
-    return;
-  }
-  end = from + live->length;
-  if (!is_whole && (top < from || top >= end)) {
-    if (top + n < from || top + n >= end) return; /* it does not exist then */
-    end -= n;
-  }
+  if (!gmlo_scheduler_may_leave(c, id, top)) return;
+  access = gmlo_scheduler_access(c, live->id, top);
+  if (c->graph->accesses[access].position == top) return;
+  if (top < from) end -= l->step_count;
   access = gmlo_scheduler_next(c, live->id, access);
   use = gmlo_scheduler_from(c, access, top + 1);
   if ((!is_whole && use >= end) || !c->is_named[access]) {
@@ -9411,24 +9405,29 @@ static int gmlo_making_bound(gmlo_making *m) {
   return 1;
 }
 
+/* Simulates two iterations of a schedule. */
+static int gmlo_making_run(gmlo_making *m, const gmlo_schedule *schedule) {
+  size_t count = 2 * m->l->step_count;
+  if (gmlo_making_begins(m) && !gmlo_simulate_begin(&m->c, schedule)) return -1;
+  for (; gmlo_making_goes_on(m, count); m->at++)
+    m->work += gmlo_simulate_step(&m->c, schedule, m->at);
+  if (m->at == count) gmlo_leave(&m->c.sim.scope);
+  return m->at == count;
+}
+
 /* The schedule that the session has is simulated with the new times, if it is for this recording
    and limit: another one has to be better, as one of two ways. Else times that differ by little
    would change what moves, and sometimes for the worse. */
 static int gmlo_making_present(gmlo_making *m) {
   const gmlo_schedule *present = m->present;
-  size_t count = 2 * m->l->step_count;
-  if (gmlo_making_begins(m)) {
-    if (present == NULL || present->print != m->print || present->cut != m->l->cut ||
-        present->target_bytes != m->desc.target_bytes ||
-        present->begin[present->step_count] > m->c.absence_capacity) {
-      return 1;
-    }
-    if (!gmlo_simulate_begin(&m->c, present)) return -1;
+  int done;
+  if (present == NULL || present->print != m->print || present->cut != m->l->cut ||
+      present->target_bytes != m->desc.target_bytes ||
+      present->begin[present->step_count] > m->c.absence_capacity) {
+    return 1;
   }
-  for (; gmlo_making_goes_on(m, count); m->at++)
-    m->work += gmlo_simulate_step(&m->c, present, m->at);
-  if (m->at < count) return 0;
-  gmlo_leave(&m->c.sim.scope);
+  done = gmlo_making_run(m, present);
+  if (done <= 0) return done;
   m->best_ns = m->least_ns = m->c.sim.now_ns - m->c.sim.first_ns;
   m->has_best = m->is_present = 1;
   return 1;
@@ -9551,18 +9550,7 @@ static int gmlo_making_assign(gmlo_making *m) {
   return 1;
 }
 
-/* Two iterations. */
-static int gmlo_making_simulate(gmlo_making *m) {
-  size_t count = 2 * m->l->step_count;
-  if (gmlo_making_begins(m) && !gmlo_simulate_begin(&m->c, &m->other)) {
-    gmlo_leave(&m->c.sim.scope);
-    return -1;
-  }
-  for (; gmlo_making_goes_on(m, count); m->at++)
-    m->work += gmlo_simulate_step(&m->c, &m->other, m->at);
-  if (m->at == count) gmlo_leave(&m->c.sim.scope);
-  return m->at == count;
-}
+static int gmlo_making_simulate(gmlo_making *m) { return gmlo_making_run(m, &m->other); }
 
 /* A way has ended. Its schedule is taken if it is faster than the best one by one part in
    GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. */
