@@ -1081,10 +1081,10 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    a caller who is alone with the device until its next call, without out-of-memory handler and
    policy. If the lake has no free range that fits, it asks the driver what has completed, and how
    much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
-   a forecast: it may be wrong for a lake that is very short of memory, and while exported or
-   imported memory that was freed is pending. A host wait that it foretells while a stream is being
-   captured may not be enough: what is freed on that stream joins what was freed there before, and
-   such memory can be waited for only after the capture.
+   a forecast: it may be wrong for a lake that is very short of memory or of addresses for windows,
+   and while exported or imported memory that was freed is pending. A host wait that it foretells
+   while a stream is being captured may not be enough: what is freed on that stream joins what was
+   freed there before, and such memory can be waited for only after the capture.
    Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
@@ -7946,25 +7946,6 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
   return gmlk_min(slots - gmlk_min(slots, a->chunks.backed_count), bytes / a->chunk_bytes);
 }
 
-/* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
-static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
-  const gmlk_requester trimmer = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
-  const uint32_t next = gmlk_area_next(&space->area, 1);
-  const gmlk_block *va = space->head.next;
-  uint64_t run = 0, most = 0;
-  for (; va != &space->tail; va = va->next) {
-    const gmlk_window *w = (const gmlk_window *)va->u.owner;
-    int is_free = !w && va->state != GMLK_EDGE;
-    if (w && w->self.state == GMLK_IDLE)
-      is_free = gmlk_may_await(&l->streams, trimmer, w->alias.stream, w->alias.epoch);
-    else if (w) /* is it pending? */
-      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
-    run = is_free ? run + va->grains : 0;
-    most = gmlk_max(most, run);
-  }
-  return next <= space->area.most ? gmlk_max(most, space->area.most - next) : most;
-}
-
 /* ---- >>slow ------------------------------------------------------------------------------------
    The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
    finds a block. A question (lake->foretold) goes the same steps: what they would take, create,
@@ -8225,9 +8206,9 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   l->foretold->answer.wait = gmlk_foretell_host(l);
   if (r->may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, r->is_whole, &plan);
-    is_served = plan.chunk_count <= gmlk_addresses_most(l, &a->window_space);
+    is_served = gmlk_chunks_for(a, plan.shortfall) <= chunks &&
+                plan.chunk_count <= a->window_space.area.most;
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
-    is_served &= count <= chunks;
   }
   if (!is_served && may_grow)
     is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
@@ -10433,15 +10414,13 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
    what >>slow costs. Can fail: the budget and a query: host memory, the driver. */
 
 /* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget: a range, or
-   a window that there are addresses for. A window may map two chunks more than it has room for,
-   those at its ends. */
+   a window. */
 static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_arena *home = &l->home;
-  uint64_t chunks, window, range, most = 0, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
-  uint64_t slots = 0, spare;
+  const uint64_t limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  uint64_t chunks, window, range;
   gmlk_supply supply;
-  gmlk_plan plan;
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
   if (gmlk_return_others(l, home, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT) ||
@@ -10449,18 +10428,11 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &l->foretold->headroom);
-  window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
+  window = gmlk_min(gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log), limit);
   range = gmlk_min(gmlk_range_grown(l, home, requester, 1, chunks), limit);
-  window = gmlk_min(window, limit);
-  if (home->window_space.holes && window > range)
-    slots = gmlk_addresses_most(l, &home->window_space);
-  for (spare = 0; spare < 3 && spare < slots && !most; spare++) {
-    const uint64_t tried = gmlk_min(window, (slots - spare) << home->chunk_log);
-    (void)gmlk_plan_window(home, &l->streams, requester, 1, (uint32_t)tried, 1, 0, &plan);
-    if (plan.chunk_count <= slots && plan.shortfall <= chunks << home->chunk_log) most = tried;
-  }
-  if (most <= range || gmlk_to_bytes(most) < l->desc.stitch_bytes_min) most = range;
-  *out = gmlk_to_bytes(most);
+  if (home->window_space.holes && gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
+    range = gmlk_max(range, window);
+  *out = gmlk_to_bytes(range);
   return GMLAKE_OK;
 }
 

@@ -29,8 +29,8 @@ static gmlake_stats stats(void) {
 static int can_foretell(void) {
   const size_t *options = w.program->options;
   return !has_own_time() && !w.lacks_addresses && !w.fault_count && !w.host_in &&
-         !options[OPT_OOM] && !options[OPT_SHARE] && !options[OPT_POLICY] && !options[OPT_EXACT] &&
-         !stats().quarantined_bytes;
+         !options[OPT_OOM] && !options[OPT_SHARE] && !options[OPT_WINDOW] && !options[OPT_POLICY] &&
+         !options[OPT_EXACT] && !stats().quarantined_bytes;
 }
 
 /* How borrowers wait, and whether anything grows behind a wait of the host, is not compared. */

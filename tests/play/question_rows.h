@@ -106,12 +106,6 @@ static const row question_rows[] = {
     {"a_chunk_that_a_buffer_may_still_use_is_not_counted_on", TOGETHER,
      "{granule:16 cap:2} N0:8^2 N1:8^2 z0:1@A hA z0:0@A z1:1@B z1:0@n handles=1 q=1@B foretold "
      "foretold-wait=2 foretold-new=1 +a=1@B host-waits=1"},
-    /* The window is idle, but the legacy stream, which used it last, can have no event in a
-       capture. */
-    {"a_window_that_a_capture_keeps_is_not_counted_on", TOGETHER,
-     "{granule:16 cap:6 window:2} P0 " LAID_6 "-ace +w=2 BA:0/0 -w q=1+512b foretold!O +y=1+512b!O "
-     "q=2 foretold foretold-wait=0 +w=2 -w EA q=1+512b/g foretold foretold-wait=0 foretold-new=0 "
-     "+y=1+512b/g"},
     /* A window that waits for a recorded stream is dropped once the host has waited. */
     {"pending_windows_are_counted_on", TOGETHER,
      "{granule:16 cap:6 window:2} " LAID_6 "-ac +w=2 rw@A hA -w q=1+512b foretold foretold-wait=2 "
