@@ -353,7 +353,7 @@ COSTS (measured; see bench/RESULTS.md)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
                    a buffer's addresses up to its end, 2 KB a stream, 30 KB a pool, and 15 KB more
                    for each stream that used memory of it. gmlake_trim gives back what gone blocks
-                   and chunks left */
+                   left */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
@@ -1269,7 +1269,7 @@ GMLAKE_DEF gmlake_result gmlake_admit(gmlake *lake, const gmlake_alloc_desc *req
    and freed is returned however much is to be kept: nothing here can use it again. So is, if the
    driver takes it now, what it refused to take before.
    *out_released_bytes (may be NULL) is written in any case. Also gives host memory back, if most of
-   the records of blocks and chunks are empty. */
+   the records of blocks are empty. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
@@ -5368,26 +5368,19 @@ static int gmlk_chunk_return(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
   return is_unmapped;
 }
 
-/* Makes both tables of slots so large. 0: no host memory. */
-static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
-  size_t firsts = a->firsts ? a->slot_capacity + 1 : 0;
+/* Makes room for slots [0, count) in both tables. 0: no host memory. */
+static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   gmlk_chunks *all = &a->chunks;
+  size_t capacity = a->slot_capacity, firsts = a->firsts ? capacity + 1 : 0;
+  if (a->firsts && count <= capacity) return 1;
+  capacity = gmlk_max(count, gmlk_min(capacity + capacity / 4 + 32, a->area.most)); /* to spare */
   if (all->capacity < capacity &&
       !gmlk_host_resize(a->host, &all->items, &all->capacity, capacity, sizeof(gmlk_chunk)))
     return 0;
   if (!gmlk_host_resize(a->host, &a->firsts, &firsts, capacity + 1, sizeof(gmlk_block *))) return 0;
   a->slot_capacity = capacity;
   a->firsts[a->slot_count] = &a->tail;
-  return all->capacity == capacity ||
-         gmlk_host_resize(a->host, &all->items, &all->capacity, capacity, sizeof(gmlk_chunk));
-}
-
-/* Makes room for slots [0, count). 0: no host memory. */
-static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
-  size_t capacity = a->slot_capacity;
-  if (a->firsts && count <= capacity) return 1;
-  capacity = gmlk_min(capacity + capacity / 4 + 32, a->area.most); /* to spare */
-  return gmlk_arena_resize_slots(a, gmlk_max(count, capacity));
+  return 1;
 }
 
 /* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
@@ -7409,22 +7402,11 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
-/* Frees host memory of tables and records that is mostly unused: tables of slots that have more
-   than 128 entries, and more than four times what they need; the index, if a quarter of it is
-   enough: room for as many entries again is left. O(what is freed + chunks). */
+/* Frees host memory of index and records that is mostly unused: of the index, if a quarter of it is
+   enough: room for as many entries again is left. O(what is freed + records). */
 static void gmlk_tidy(gmlake *l) {
   gmlk_index *index = &l->index;
   size_t rows = index->row_count;
-  gmlk_arena *a;
-  GMLK_FOR_ARENAS(l, a) {
-    const size_t slots = a->chunks.quarantined_count ? a->slot_capacity : a->slot_count;
-    if (a->scratch_slots > 4 * slots + 128) {
-      gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
-      a->scratch = NULL;
-      a->scratch_slots = 0;
-    }
-    if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
-  }
   while (rows > GMLK_ROWS_MIN && index->count <= rows / 2) rows /= 2;
   if (rows < index->row_count / 2) (void)gmlk_index_resize(index, &l->host, rows);
   gmlk_records_trim(&l->records, &l->host);
