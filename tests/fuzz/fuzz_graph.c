@@ -12,11 +12,10 @@
 #include "graph.h"
 
 #include "fuzz_file.h"
+#include "../offload/host.h"
 
 #define OPS_MAX 200
 #define DIVISOR ((size_t)1 << 40)
-
-static const gmlake_offload_host counted = {fuzz_malloc, fuzz_free, NULL};
 
 /* ---- What the reader promises ---------------------------------------------------------------- */
 
@@ -108,7 +107,7 @@ static void plan_and_run(const gmlake_offload_graph *graph, const gmlake_offload
   REQUIRE(run(graph, plan, info->op_bytes_max) == digest);
   gmlake_offload_plan_destroy(plan);
   gmlake_offload_planner_destroy(planner);
-  REQUIRE(fuzz_host.bytes == 0);
+  REQUIRE(host_bytes == 0);
 }
 
 static void use(const graph *g) {

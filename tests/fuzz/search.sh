@@ -1,10 +1,10 @@
 #!/bin/sh
 # usage: search.sh TARGET|all [SECONDS]
-# Lets clang's fuzzer look for inputs that break a target (fuzz_play, fuzz_trace, fuzz_desc,
-# fuzz_session or fuzz_graph), from its corpus on. What it finds new goes to
-# build/fuzz/TARGET.found; what breaks it to build/fuzz/TARGET-*. all: one target after the other,
-# each for so many seconds; fails if one was broken. fuzz_play tells an input as a line that
-# `build/test_random --play` plays, fuzz_session one for `build/test_offload_session --play`.
+# Lets clang's fuzzer look for inputs that break a target (fuzz_play, fuzz_trace, fuzz_session or
+# fuzz_graph), from its corpus on. What it finds new goes to build/fuzz/TARGET.found; what breaks it
+# to build/fuzz/TARGET-*. all: one target after the other, each for so many seconds; fails if one
+# was broken. fuzz_play tells an input as a line that `build/test_random --play` plays, fuzz_session
+# one for `build/test_offload_session --play`.
 # Debian: the fuzzer is in libclang-rt-14-dev.
 set -eu
 
