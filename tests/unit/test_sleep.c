@@ -132,18 +132,30 @@ CASE(an_integrated_device_keeps_nothing) {
   finish();
 }
 
-/* Also more than was kept the time before. */
+static size_t pieces_left; /* of host memory: no more can be had */
+
+static gmlake_result alloc_piece(void *user, size_t bytes, void **out_host, int *out_code) {
+  if (pieces_left-- == 0) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return mock->host_alloc(user, bytes, out_host, out_code);
+}
+
+/* In pieces: all, or none; and more than was kept the time before. */
 CASE(large_contents_are_kept) {
   const size_t bytes = ((size_t)150 << 20) + 5 * C / 2;
   gmlake_pool *pool;
   void *head, *block, *more;
-  start(4096);
+  start_hooked(4096);
+  hooked.host_alloc = alloc_piece;
   pool = open_pool(0);
   head = take_from(pool, C / 2, LEGACY);
   block = take_from(pool, bytes, LEGACY);
   drop(take_from(pool, C, LEGACY));
   fill(block, bytes, 7);
   fill(head, C / 2, 8);
+  pieces_left = 1;
+  step_error(gmlake_pool_sleep(lake, pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
+  assert_int_equal(census().host_count, 0);
+  pieces_left = SIZE_MAX;
   (void)sleep_now(pool, KEEP);
   wake_now(pool);
   more = take_from(pool, 3 * C, LEGACY);
