@@ -5216,8 +5216,8 @@ typedef struct gmlo_run_job {
   const gmlake_offload_graph *graph; /* NULL: there is no job of this number */
   gmlo_nodes *nodes; /* of its memgraph, memory of scope; NULL: it has none, and all of this: */
   const gmlake_offload_plan *plan, *next_plan;
-  int alive, leaves, replans; /* replans: the next iteration runs by next_plan */
-  int pauses;                 /* between two iterations, until its copies have ended */
+  int leaves, replans; /* replans: the next iteration runs by next_plan */
+  int pauses;          /* between two iterations, until its copies have ended */
   gmlo_run_tensor *tensors;
   gmlo_scope scope; /* of what follows, which each plan has of its own */
   gmlo_run_step *steps;
@@ -5248,7 +5248,6 @@ typedef struct gmlo_copy_lane { /* one direction */
 
 struct gmlake_offload_run {
   gmlake_offload_run_desc desc;
-  const gmlake_offload_backend *backend;
   gmlo_run_job *jobs;
   size_t job_count, job_capacity;
   uint32_t device;
@@ -5284,8 +5283,8 @@ static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
 /* Allocates device memory for a tensor. 0 if the backend refuses. */
 static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
   state->device = NULL;
-  if (bytes != 0 &&
-      run->backend->device_alloc(run->backend->user, run->device, bytes, &state->device) != 0) {
+  if (bytes != 0 && run->desc.backend->device_alloc(run->desc.backend->user, run->device, bytes,
+                                                    &state->device) != 0) {
     run->refused_bytes = bytes;
     return 0;
   }
@@ -5297,7 +5296,7 @@ static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state
 static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
   if (!state->there) return;
   if (bytes != 0) {
-    run->backend->device_free(run->backend->user, run->device, state->device, bytes);
+    run->desc.backend->device_free(run->desc.backend->user, run->device, state->device, bytes);
   }
   state->device = NULL;
   state->there = 0;
@@ -5310,7 +5309,7 @@ static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state
 static int gmlo_run_tensor_alloc_host(gmlake_offload_run *run, gmlo_run_tensor *state,
                                       size_t bytes) {
   if (state->host != NULL || bytes == 0) return 1;
-  if (run->backend->host_alloc(run->backend->user, bytes, &state->host) != 0) {
+  if (run->desc.backend->host_alloc(run->desc.backend->user, bytes, &state->host) != 0) {
     state->host = NULL;
     return 0;
   }
@@ -5322,7 +5321,7 @@ static void gmlo_run_tensor_free_host(gmlake_offload_run *run, gmlo_run_tensor *
                                       size_t bytes) {
   state->host_valid = 0;
   if (state->host == NULL) return;
-  run->backend->host_free(run->backend->user, state->host, bytes);
+  run->desc.backend->host_free(run->desc.backend->user, state->host, bytes);
   state->host = NULL;
   run->stats.host_bytes -= bytes;
 }
@@ -5557,7 +5556,7 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
   size_t j, t;
   for (j = 0; j < run->job_count; j++) {
     const gmlo_run_job *job = &run->jobs[j];
-    int in_run = job->alive && job->nodes == NULL;
+    int in_run = job->graph != NULL && job->nodes == NULL;
     size_t position = in_run ? gmlo_run_position(job) : 0;
     for (t = 0; in_run && t < job->graph->tensor_count; t++) {
       uint64_t used_at = job->tensors[t].used_at, far = 0;
@@ -5799,7 +5798,7 @@ static int gmlo_step_next_nodes(gmlake_offload_run *run, const gmlo_run_job *job
 static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
-  if (!job->alive || job->iteration >= job->target || job->pauses) return 0;
+  if (job->iteration >= job->target || job->pauses) return 0;
   if (job->nodes != NULL) return gmlo_step_next_nodes(run, job);
   if (job->running != 0) return gmlo_step_next_ahead(run, id);
   if (!gmlo_step_is_ready(run, id, &bytes)) {
@@ -6017,8 +6016,8 @@ static void gmlo_iteration_end(gmlake_offload_run *run, uint32_t id) {
   uint64_t iteration = job->iteration++;
   run->stats.iteration_count++;
   if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
-  job = &run->jobs[id];                    /* iteration_fn may have added jobs */
-  if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
+  job = &run->jobs[id];     /* iteration_fn may have added jobs */
+  if (job->at == 0) return; /* it was removed; another job may have its number */
   if (job->nodes == NULL) gmlo_outputs_free(run, job);
   job->pauses = job->plan != NULL && job->plan->pauses && job->iteration < job->target;
   if (!job->pauses) gmlo_iteration_begin(run, id);
@@ -6096,7 +6095,7 @@ static int gmlo_run_unfinished(const gmlake_offload_run *run) {
   size_t j;
   for (j = 0; j < run->job_count; j++) {
     const gmlo_run_job *job = &run->jobs[j];
-    if (job->alive && job->iteration < job->target) return 1;
+    if (job->iteration < job->target) return 1;
   }
   return 0;
 }
@@ -6108,7 +6107,7 @@ static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64
   began_ns = run->works.now_ns;
   for (j = 0; j < run->job_count; j++) {
     gmlo_run_job *job = &run->jobs[j];
-    if (!job->alive) continue;
+    if (job->graph == NULL) continue;
     job->target = job->iteration + count;
     job->ended_ns = run->works.now_ns;
     gmlo_iteration_begin(run, (uint32_t)j);
@@ -6148,8 +6147,8 @@ static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id)
     }
     state->host_valid = on_host;
     if (bytes != 0 &&
-        run->backend->fill(run->backend->user, run->device, id, (uint32_t)t,
-                           on_host ? state->host : state->device, bytes, on_host) != 0) {
+        run->desc.backend->fill(run->desc.backend->user, run->device, id, (uint32_t)t,
+                                on_host ? state->host : state->device, bytes, on_host) != 0) {
       return GMLAKE_OFFLOAD_ERROR_BACKEND;
     }
   }
@@ -6205,13 +6204,12 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
     (void)gmlo_run_job_stop(run, id);
     return result;
   }
-  job->alive = 1;
   *out_job = id;
   return GMLAKE_OFFLOAD_OK;
 }
 
 static gmlo_run_job *gmlo_run_find(const gmlake_offload_run *run, uint32_t job) {
-  return job < run->job_count && run->jobs[job].alive ? &run->jobs[job] : NULL;
+  return job < run->job_count && run->jobs[job].graph != NULL ? &run->jobs[job] : NULL;
 }
 
 /* ---- Public functions ---- */
@@ -6236,7 +6234,7 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->desc = *desc;
   if (run->desc.stream_count == 0) run->desc.stream_count = 1;
-  run->backend = run->works.backend = desc->backend;
+  run->works.backend = desc->backend;
   run->works.host = desc->host;
   run->works.stats = &run->stats;
   run->acquirer = GMLAKE_OFFLOAD_NONE;
@@ -6277,7 +6275,7 @@ gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *
   if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
   if (!gmlo_graph_has_one_device(graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
   for (j = 0; j < run->job_count; j++) {
-    if (!run->jobs[j].alive || run->jobs[j].nodes != NULL) continue;
+    if (run->jobs[j].graph == NULL || run->jobs[j].nodes != NULL) continue;
     if (run->device != graph->ops[0].device) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
     bytes += run->jobs[j].graph->tensor_bytes;
   }
@@ -6290,7 +6288,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_add_memgraph(
   if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_job = GMLAKE_OFFLOAD_NONE;
   if (run == NULL || memgraph == NULL || run->job_count >= GMLO_JOBS_MAX ||
-      memgraph->info.align_bytes / GMLO_REAL_MIN < run->backend->divisor) {
+      memgraph->info.align_bytes / GMLO_REAL_MIN < run->desc.backend->divisor) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
   if (!gmlo_run_fits(run, memgraph->info.device_bytes)) {

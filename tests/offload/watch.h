@@ -1,5 +1,4 @@
-/* A mock whose operators are watched: how many are under way, and on which streams. One at a
-   time. */
+/* A mock whose operators are watched: how many are under way. One at a time. */
 #if !defined(OFFLOAD_WATCH_H)
 #define OFFLOAD_WATCH_H
 
@@ -7,30 +6,22 @@
 
 typedef struct watched_op { /* under way, if it has a stream */
   void *stream, *event;     /* event: behind it */
-  uint32_t number, device;
 } watched_op;
 
 static struct watch {
   gmlake_offload_backend table; /* the mock's but for launch, event_record and event_done */
   const gmlake_offload_backend *mock;
   watched_op ops[WATCHED];
-  uint64_t under_way, most_under_way, most_stream;
-  size_t clashes; /* launches on a device and a stream that had one */
+  uint64_t under_way, most_under_way;
 } watch;
 
 static int watch_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   size_t i, room = WATCHED;
-  for (i = 0; i < WATCHED; i++) {
-    const watched_op *o = &watch.ops[i];
-    if (!o->stream) room = i;
-    watch.clashes += o->stream && o->number == launch->stream && o->device == launch->desc.device;
-  }
+  for (i = 0; i < WATCHED; i++)
+    if (!watch.ops[i].stream) room = i;
   if (room == WATCHED) abort();
   watch.ops[room].stream = stream;
   watch.ops[room].event = NULL;
-  watch.ops[room].number = launch->stream;
-  watch.ops[room].device = launch->desc.device;
-  if (launch->stream > watch.most_stream) watch.most_stream = launch->stream;
   if (++watch.under_way > watch.most_under_way) watch.most_under_way = watch.under_way;
   return watch.mock->launch(user, launch, stream);
 }
