@@ -8265,15 +8265,13 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, i
    vregs that suit, those are taken that are needed again soonest behind the value's end: what
    leaves first comes back last, in most programs. Where none suits all the time, one is taken whose
    reservation begins last; that one is gone, and its value is mapped to another when it comes back.
-   No value is moved while it is there: what is there across the cut should have its vregs at
-   both ends. Where it lost one, all begin anew, and it begins where it ended before. Cost:
-   O(intervals * vregs) up to GMLO_ASSIGN_WORK, and less where tensors of one size follow each
-   other. */
+   No value is moved while it is there: what is there across the cut reserves its vregs for both
+   ends, and is moved once in an iteration where it lost one. Cost: O(intervals * vregs) up to
+   GMLO_ASSIGN_WORK, and less where tensors of one size follow each other. */
 
 #define GMLO_VRANGES_TRIED 8u
 #define GMLO_VRANGES_SEEN 1024u              /* at most, for one that may be tried */
 #define GMLO_ASSIGN_WORK ((uint64_t)1 << 22) /* steps; then the first vregs that suit are taken */
-#define GMLO_ASSIGNS 4u                      /* at most */
 
 typedef struct gmlo_interval { /* when a live range is there; also in the list of a vreg */
   struct gmlo_interval *next;
@@ -8300,8 +8298,7 @@ typedef struct gmlo_value { /* a live range that comes and goes */
   gmlo_interval *intervals;
   size_t interval_count, at; /* at: the begin of the first one */
   uint32_t *vregs;           /* by interval and chunk; NONE: not yet */
-  int is_around;             /* the last interval goes on as the first one, */
-  uint32_t *around;          /* which is to be here; NULL: anywhere */
+  int is_around;             /* the last interval goes on as the first one */
 } gmlo_value;
 
 typedef struct gmlo_arrival { /* an interval begins */
@@ -8322,7 +8319,7 @@ typedef struct gmlo_assign {
   size_t vreg_max, call_max; /* call_max: the vregs of all intervals */
   gmlo_choice *choices;      /* the best ones for an interval, ascending */
   size_t choice_count;
-  size_t at, rounds;              /* of the arrivals, of all of them */
+  size_t at;                      /* of the arrivals */
   uint64_t work;                  /* steps so far */
   size_t *free_until, *free_from; /* by vrange: its addresses are free between these */
   uint32_t *vrange_last;          /* the value that had the vrange last */
@@ -8704,8 +8701,8 @@ static void gmlo_assign_open(gmlo_assign *u, uint32_t id, const uint32_t **out_v
   gmlo_schedule *schedule = u->schedule;
   size_t round = 2 * l->step_count;
   uint32_t vrange = GMLAKE_OFFLOAD_NONE;
-  if (value->around == NULL && value->freed <= round) vrange = gmlo_assign_reuse(u, value);
-  *out_vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vrange) : value->around;
+  if (value->freed <= round) vrange = gmlo_assign_reuse(u, value);
+  *out_vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vrange) : NULL;
   if (vrange == GMLAKE_OFFLOAD_NONE) {
     vrange = (uint32_t)schedule->vrange_count++;
     schedule->vranges[vrange].count = value->count;
@@ -8744,6 +8741,7 @@ static int gmlo_assign_reserve(gmlo_assign *u) {
   gmlo_scope *scope = &plan->chunks;
   size_t i, widest = 0, vranges = u->value_count + 1, calls = u->call_max + 1;
   uint32_t *vregs = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *vregs);
+  for (i = 0; vregs != NULL && i < calls; i++) vregs[i] = GMLAKE_OFFLOAD_NONE;
   for (i = 0; vregs != NULL && i < u->value_count; i++) {
     gmlo_value *value = &u->values[i];
     value->vregs = vregs;
@@ -8837,46 +8835,6 @@ static void gmlo_assign_close(gmlo_assign *u) {
   }
 }
 
-/* All intervals are to get theirs. */
-static void gmlo_assign_round(gmlo_assign *u) {
-  gmlo_schedule *plan = u->schedule;
-  size_t i;
-  u->at = 0;
-  u->rounds++;
-  memset(u->vregs, 0, (u->call_max + 1) * sizeof *u->vregs);
-  memset(plan->vranges, 0, (u->value_count + 1) * sizeof *plan->vranges);
-  plan->vrange_count = plan->vreg_count = 0;
-  for (i = 0; i < u->value_count; i++) {
-    gmlo_value *value = &u->values[i];
-    size_t n, count = value->count * value->interval_count;
-    value->vrange = GMLAKE_OFFLOAD_NONE;
-    for (n = 0; n < count; n++) value->vregs[n] = GMLAKE_OFFLOAD_NONE;
-    for (n = 0; value->around != NULL && n < value->count; n++)
-      if (value->around[n] >= plan->vreg_count) plan->vreg_count = value->around[n] + (size_t)1;
-  }
-}
-
-/* Whether something that is there across the cut would have to be moved. Then all that does is
-   to begin where it ended. */
-static int gmlo_assign_has_to_restart(gmlo_assign *u) {
-  size_t i, moved = 0;
-  for (i = 0; i < u->value_count; i++) {
-    const gmlo_value *value = &u->values[i];
-    const uint32_t *last = value->vregs + (value->interval_count - 1) * value->count;
-    if (value->is_around) moved += gmlo_schedule_moved(value->vregs, last, value->count);
-  }
-  for (i = 0; i < u->value_count && moved != 0; i++) {
-    gmlo_value *value = &u->values[i];
-    const uint32_t *last = value->vregs + (value->interval_count - 1) * value->count;
-    if (!value->is_around) continue;
-    if (value->around == NULL)
-      value->around = (uint32_t *)gmlo_take(&u->scope, value->count + 1, sizeof *last);
-    if (value->around == NULL) return 0;
-    memcpy(value->around, last, value->count * sizeof *last);
-  }
-  return moved != 0;
-}
-
 /* Begins to assign chunks to all live ranges that come and go. 0: host memory was refused. */
 static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_schedule *plan,
                              size_t chunk_bytes) {
@@ -8891,7 +8849,6 @@ static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_sched
     return 0;
   }
   for (i = 0; i < l->slot_count; i++) plan->vrange_of[i] = GMLAKE_OFFLOAD_NONE;
-  gmlo_assign_round(u);
   return 1;
 }
 
@@ -8902,10 +8859,6 @@ static int gmlo_assign_go_on(gmlo_assign *u, uint64_t work) {
   for (; u->at < u->arrival_count && u->work < stop; u->at++)
     if (!gmlo_assign_one(u, &u->arrivals[u->at])) return -1;
   if (u->at < u->arrival_count) return 0;
-  if (u->rounds < GMLO_ASSIGNS && gmlo_assign_has_to_restart(u)) {
-    gmlo_assign_round(u);
-    return 0;
-  }
   gmlo_assign_close(u);
   return 1;
 }
