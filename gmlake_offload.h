@@ -7405,7 +7405,7 @@ typedef struct gmlo_recording {
   gmlo_recording_copy *copies;
   gmlo_region *regions; /* by number in the iteration */
   void **events;        /* timed; `made` of them exist */
-  uint32_t *uses;       /* steps by slot, ascending */
+  uint64_t *uses;       /* steps by slot, ascending */
   size_t step_count, named_count, slot_count, alloc_count, copy_count, region_count, event_count,
       made;
   size_t step_capacity, named_capacity, slot_capacity, alloc_capacity, copy_capacity,
@@ -7588,7 +7588,7 @@ static void gmlo_recording_add_region(gmlo_recording *l, uint64_t number) {
 static int gmlo_recording_close(gmlo_recording *l) {
   size_t i, n, at = 0;
   if (l->is_broken || l->step_count == 0) return 0;
-  l->uses = (uint32_t *)gmlo_zeroed(&l->host, l->named_count, sizeof *l->uses);
+  l->uses = (uint64_t *)gmlo_zeroed(&l->host, l->named_count, sizeof *l->uses);
   if (l->uses == NULL) return 0;
   for (i = 0; i < l->named_count; i++) l->slots[l->named[i].slot].use_end++;
   for (i = 0; i < l->slot_count; i++) {
@@ -7598,7 +7598,7 @@ static int gmlo_recording_close(gmlo_recording *l) {
   }
   for (i = 0; i < l->step_count; i++) {
     for (n = l->steps[i].named_begin; n < l->steps[i].named_end; n++) {
-      l->uses[l->slots[l->named[n].slot].use_end++] = (uint32_t)i;
+      l->uses[l->slots[l->named[n].slot].use_end++] = i;
     }
   }
   return 1;
@@ -7619,16 +7619,9 @@ static uint64_t gmlo_recording_print(const gmlo_recording *l) {
 
 /* The first use of the slot in step `at` or later, or the end of its uses. */
 static size_t gmlo_slot_next(const gmlo_recording *l, const gmlo_slot *slot, size_t at) {
-  size_t low = slot->use_begin, high = slot->use_end;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (l->uses[middle] < at) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const uint64_t *uses = l->uses + slot->use_begin;
+  return slot->use_begin +
+         gmlo_count_below(uses, slot->use_end - slot->use_begin, sizeof *uses, at);
 }
 
 /* The steps from `at` to the slot's next use, or, where there is none, to where it is freed: until
@@ -8308,6 +8301,11 @@ typedef struct gmlo_arrival { /* an interval begins */
   int is_around;
 } gmlo_arrival;
 
+typedef struct gmlo_addresses { /* of a vrange */
+  size_t free_until, free_from; /* they are free between these */
+  uint32_t last;                /* the value that had them last */
+} gmlo_addresses;
+
 typedef struct gmlo_assign {
   gmlo_scope scope;
   const gmlo_scheduler *c;
@@ -8319,10 +8317,9 @@ typedef struct gmlo_assign {
   size_t vreg_max, call_max; /* call_max: the vregs of all intervals */
   gmlo_choice *choices;      /* the best ones for an interval, ascending */
   size_t choice_count;
-  size_t at;                      /* of the arrivals */
-  uint64_t work;                  /* steps so far */
-  size_t *free_until, *free_from; /* by vrange: its addresses are free between these */
-  uint32_t *vrange_last;          /* the value that had the vrange last */
+  size_t at;                 /* of the arrivals */
+  uint64_t work;             /* steps so far */
+  gmlo_addresses *addresses; /* by vrange */
 } gmlo_assign;
 
 /* Adds an interval, which may lie beyond the end or across it, to a list. */
@@ -8609,12 +8606,13 @@ static int gmlo_assign_fill(gmlo_assign *u, uint32_t id, const gmlo_arrival *arr
 
 /* Whether the addresses of a vrange are free while the value lives. */
 static int gmlo_vrange_is_free(const gmlo_assign *u, size_t vrange, const gmlo_value *value) {
-  return value->freed <= u->free_from[vrange] && value->alloc >= u->free_until[vrange];
+  const gmlo_addresses *addresses = &u->addresses[vrange];
+  return value->freed <= addresses->free_from && value->alloc >= addresses->free_until;
 }
 
 /* The vregs that the vrange had last. */
 static const uint32_t *gmlo_assign_last(const gmlo_assign *u, size_t vrange) {
-  const gmlo_value *last = &u->values[u->vrange_last[vrange]];
+  const gmlo_value *last = &u->values[u->addresses[vrange].last];
   return last->vregs + (last->interval_count - 1) * last->count;
 }
 
@@ -8700,19 +8698,20 @@ static void gmlo_assign_open(gmlo_assign *u, uint32_t id, const uint32_t **out_v
   const gmlo_live_range *live = &u->c->build.live_ranges[value->live];
   gmlo_schedule *schedule = u->schedule;
   size_t round = 2 * l->step_count;
+  gmlo_addresses *addresses;
   uint32_t vrange = GMLAKE_OFFLOAD_NONE;
   if (value->freed <= round) vrange = gmlo_assign_reuse(u, value);
   *out_vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vrange) : NULL;
   if (vrange == GMLAKE_OFFLOAD_NONE) {
     vrange = (uint32_t)schedule->vrange_count++;
     schedule->vranges[vrange].count = value->count;
-    u->free_until[vrange] = 0;
-    u->free_from[vrange] = SIZE_MAX;
+    u->addresses[vrange].free_from = SIZE_MAX;
   }
-  if (value->freed > round) u->free_from[vrange] = value->alloc;
-  u->free_until[vrange] = value->freed - (value->freed > round ? round : 0);
-  if (gmlo_live_is_whole(l, live)) u->free_from[vrange] = 0;
-  u->vrange_last[vrange] = id;
+  addresses = &u->addresses[vrange];
+  if (value->freed > round) addresses->free_from = value->alloc;
+  addresses->free_until = value->freed - (value->freed > round ? round : 0);
+  if (gmlo_live_is_whole(l, live)) addresses->free_from = 0;
+  addresses->last = id;
   value->vrange = vrange;
   schedule->vrange_of[live->slot] = vrange;
   if (live->carried != GMLAKE_OFFLOAD_NONE) schedule->vrange_of[live->carried] = vrange;
@@ -8750,9 +8749,7 @@ static int gmlo_assign_reserve(gmlo_assign *u) {
   }
   u->vregs = (gmlo_vreg *)gmlo_take(&u->scope, calls, sizeof *u->vregs);
   u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
-  u->free_until = (size_t *)gmlo_take(&u->scope, vranges, sizeof *u->free_until);
-  u->free_from = (size_t *)gmlo_take(&u->scope, vranges, sizeof *u->free_from);
-  u->vrange_last = (uint32_t *)gmlo_take(&u->scope, vranges, sizeof *u->vrange_last);
+  u->addresses = (gmlo_addresses *)gmlo_take(&u->scope, vranges, sizeof *u->addresses);
   *scope = gmlo_scope_of(&l->host);
   plan->vrange_of = (uint32_t *)gmlo_take(scope, l->slot_count, sizeof *plan->vrange_of);
   plan->vranges = (gmlo_vrange *)gmlo_take(scope, vranges, sizeof *plan->vranges);
@@ -8761,10 +8758,9 @@ static int gmlo_assign_reserve(gmlo_assign *u) {
   plan->vregs = (uint32_t *)gmlo_take(scope, calls, sizeof *plan->vregs);
   plan->calls = (uint64_t *)gmlo_take(scope, calls, sizeof *plan->calls);
   plan->call_begin = (size_t *)gmlo_take(scope, calls + 2, sizeof *plan->call_begin);
-  return vregs != NULL && u->vregs != NULL && u->choices != NULL && u->free_until != NULL &&
-         u->free_from != NULL && u->vrange_last != NULL && plan->vrange_of != NULL &&
-         plan->vranges != NULL && plan->vintervals != NULL && plan->vregs != NULL &&
-         plan->calls != NULL && plan->call_begin != NULL;
+  return vregs != NULL && u->vregs != NULL && u->choices != NULL && u->addresses != NULL &&
+         plan->vrange_of != NULL && plan->vranges != NULL && plan->vintervals != NULL &&
+         plan->vregs != NULL && plan->calls != NULL && plan->call_begin != NULL;
 }
 
 static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size_t count) {
