@@ -12320,11 +12320,25 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 /* ---- Tensors ---- */
 
+#define GMLO_RANGES_SEEN 64u /* idle ranges of one size that are looked at */
+
+/* Whether the first chunks that a range was last given are free, which are mapped there. */
+static int gmlo_session_is_mapped(const gmlake_offload_session *s, const gmlo_range *range,
+                                  size_t bytes) {
+  size_t i, count = range->chunks != NULL ? bytes / s->memory.chunk_bytes : 0;
+  for (i = 0; i < count; i++) {
+    uint32_t chunk = range->chunks[i];
+    if (chunk >= s->chunk_count || s->chunks[chunk].holder != GMLAKE_OFFLOAD_NONE) return 0;
+  }
+  return 1;
+}
+
 /* An idle range with room for so many bytes: the one of that vrange; or, of no vrange, one of the
-   smallest, and of these the one that became idle last. NONE: there is none. */
+   smallest, and of these the one that became idle last, of which no chunk has to be mapped if
+   there is such a one. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
                                         uint32_t vrange) {
-  uint32_t best = GMLAKE_OFFLOAD_NONE;
+  uint32_t best = GMLAKE_OFFLOAD_NONE, at, seen = 0;
   size_t i;
   if (vrange != GMLAKE_OFFLOAD_NONE && s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE) {
     const gmlo_range *range = &s->ranges[s->range_by_vrange[vrange]];
@@ -12336,6 +12350,10 @@ static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t 
     if (shelf->bytes / 2 > bytes) return best;
     best = shelf->first[0];
     if (vrange == GMLAKE_OFFLOAD_NONE) best = gmlo_session_later(s, best, shelf->first[1]);
+    for (at = best; at != GMLAKE_OFFLOAD_NONE && seen < GMLO_RANGES_SEEN; seen++) {
+      if (gmlo_session_is_mapped(s, &s->ranges[at], bytes)) return at;
+      at = s->ranges[at].after;
+    }
     if (best != GMLAKE_OFFLOAD_NONE) return best;
   }
   return best;
