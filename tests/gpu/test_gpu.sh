@@ -99,7 +99,7 @@ ok 'doctor: one device: one' ends_with '1 feature does not work here'
 integrated() { run 0 env FAKE_CUDA_INTEGRATED=1 "$build/doctor"; }
 ok 'doctor: an integrated device' integrated
 ok 'doctor: an integrated device: its memory' prints " GiB of the host's, "
-ok 'doctor: an integrated device: sleep' prints "has no host memory but the device's own; set desc"
+ok 'doctor: an integrated device: sleep' prints "has no host memory but the device's own; use GMLAKE_SLEEP_DROP"
 ok 'doctor: an integrated device: two' ends_with '2 features do not work here'
 no_driver() { LD_LIBRARY_PATH=$dir "$build/doctor" >"$dir/out" 2>"$dir/err"; }
 ok 'doctor: no driver' no_driver
