@@ -2606,8 +2606,7 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
 
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
-  uint32_t map_count;       /* [W6] [B3] its mappings by windows and buffers: not the one at home */
-  uint32_t page_count;      /* [B3] those by buffers */
+  uint32_t map_count;       /* [W6] its mappings by windows and buffers: not the one at home */
   uint8_t is_home;          /* it is mapped at home */
   uint8_t is_quarantined;   /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
@@ -3336,7 +3335,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
         are ordered by size, those of one size by the stream of their tag, and those of one stream
         by number, so the one that was made first stands first; in `blocked` by the serial of the
         block that is in the way.
-   [W6] The chunks' map_counts, less their page_counts, add up to the windows' chunk_counts.
+   [W6] The chunks' map_counts add up to what windows and buffers' pages map.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `open`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
@@ -4272,14 +4271,11 @@ static int gmlk_alias_is_done(const gmlake *l, const gmlk_alias *x) {
   return gmlk_tag_done(&l->streams, x->stream, x->epoch);
 }
 
-/* Adds `by`, 1 or -1, to the counts of mappings of an alias's chunks [W6] [B3]. */
+/* Adds `by`, 1 or -1, to the counts of mappings of an alias's chunks [W6]. */
 static void gmlk_alias_count(gmlk_arena *a, const gmlk_alias *x, int by) {
   uint32_t i, slot, left;
   for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
-    for (; left--; slot++) {
-      a->chunks.items[slot].map_count += (uint32_t)by;
-      if (!x->is_window) a->chunks.items[slot].page_count += (uint32_t)by;
-    }
+    for (; left--; slot++) a->chunks.items[slot].map_count += (uint32_t)by;
 }
 
 /* ---- the driver's part ---- */
@@ -6693,8 +6689,6 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
         Its chunk is one block of state GMLK_COMMITTED, and that of no other committed page.
    [B2] Another page is empty, or it is still mapped, with the tag of the last use through it;
         another page, or blocks, may own the chunk. It is unmapped only when that use is complete.
-   [B3] The chunks' map_counts add up to the pages that map them and the windows' [W6], their
-        page_counts to the pages alone.
    [B4] A destroyed buffer has count 0 and its end at 0. It stays in the arena's list until all its
         pages are empty.
    [B5] A buffer's address space has room for max_bytes; its pages lie there in order.
@@ -7199,7 +7193,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   result = gmlk_aliases_unmap(l, a, dying);
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   for (i = 0; i < slots.count && !result && batch.is_relaxed; i++)
-    if (!GMLK_NEVER(a->chunks.items[slots.items[i]].map_count)) /* [W6] [B3] */
+    if (!GMLK_NEVER(a->chunks.items[slots.items[i]].map_count)) /* [W6] */
       (void)gmlk_chunk_return(&batch, a, slots.items[i]);
   (void)gmlk_batch_end(l, &batch);
   gmlk_trim_commit(a, &slots);
@@ -9514,7 +9508,7 @@ static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *chang
   return 1;
 }
 
-/* Takes a chunk that blocks left, for the stream at once, and that no page maps: the first one of
+/* Takes a chunk that blocks left, for the stream at once, and that nothing else maps: the first of
    the best hole. NULL: there is none among the first few. pre: two records reserved. */
 static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
@@ -9526,7 +9520,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     gmlk_block *b = gmlk_locate(a, at);
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
-    if (a->chunks.items[gmlk_slot_of(a, at)].page_count) continue; /* a page maps it */
+    if (a->chunks.items[gmlk_slot_of(a, at)].map_count) continue; /* a page may map it */
     return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0);
   }
   return NULL;
@@ -14309,7 +14303,7 @@ typedef struct gmlk_checker {
   size_t listed;            /* what should stand in bins, trees and lists, less what does */
   uint64_t grains, users;   /* [A6] free memory, the user's blocks, less the arenas' counts */
   size_t pieces;            /* [W4] blocks that are pieces, less live windows' pieces */
-  uint64_t mapped, paged;   /* [W6], [B3] slots of mappings, less what chunks count */
+  uint64_t mapped;          /* [W6] slots of mappings, less what chunks count */
   uint64_t owned;           /* [B1] slots of committed pages, less those of blocks */
   uint64_t uses, captures;  /* [F7], [F5] streams of live blocks, arenas captured into, less what
                                    streams and pools count */
@@ -14463,10 +14457,7 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
 static void gmlk_check_alias(gmlk_checker *c, const gmlk_alias *x) {
   uint32_t i, slot, left, chunks = 0;
   for (i = 0; (left = gmlk_alias_row(c->a, x, i, &slot)) != 0; i++)
-    for (; left--; slot++, chunks++) {
-      c->mapped += slot + 1;
-      c->paged += x->is_window ? 0 : slot + 1;
-    }
+    for (; left--; slot++, chunks++) c->mapped += slot + 1;
   gmlk_expect(c, chunks == x->chunk_count, "W2: a window maps more or fewer chunks");
   if (x->state == GMLK_ALIAS_IDLE)
     gmlk_check_tag(c, x->stream, x->epoch, "F1, B2: an alias's tag is of an epoch to come");
@@ -14644,7 +14635,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   }
 }
 
-/* [A5], [P1] to [P6], [E2]; [W6], [B3] the counts of mappings. */
+/* [A5], [P1] to [P6], [E2]; [W6] the counts of mappings. */
 static void gmlk_check_chunks(gmlk_checker *c) {
   const gmlk_arena *a = c->a;
   const gmlk_chunks *all = &a->chunks;
@@ -14668,7 +14659,6 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     asleep -= chunk->is_asleep;
     shared -= chunk->is_shared;
     c->mapped -= (uint64_t)chunk->map_count * (slot + 1);
-    c->paged -= (uint64_t)chunk->page_count * (slot + 1);
   }
   gmlk_expect(c, !(backed | quarantined | asleep | shared), "P1, P5: a count of chunks is wrong");
 }
@@ -14723,7 +14713,7 @@ static void gmlk_check_totals(gmlk_checker *c) {
   gmlk_expect(c, !c->listed, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists have more or fewer");
   gmlk_expect(c, !c->pieces && !c->owned, "W4, B1: what windows or buffers own does not add up");
   gmlk_expect(c, !c->grains && !c->users, "A6, L1: a count of free or live memory is wrong");
-  gmlk_expect(c, !c->mapped && !c->paged, "W6, B3: a chunk's mappings do not add up");
+  gmlk_expect(c, !c->mapped, "W6: a chunk's mappings do not add up");
   gmlk_expect(c, !c->pending && !c->queued && l->return_count == c->returns,
               "N1, N4, N5: lists or queues have more or fewer pending blocks");
   gmlk_expect(c, !c->uses && !c->captures, "F5, F7: uses or captures do not add up");
