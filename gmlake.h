@@ -2768,7 +2768,6 @@ typedef struct gmlk_arena {
   size_t bins_capacity;
   uint64_t free_grains; /* [A6] in free blocks of any tag */
   gmlk_small small;
-  size_t live_count; /* live and pending blocks */
   gmlk_windows windows;
   gmlk_mapped mapped; /* by its aliases */
   gmlk_space window_space, buffer_space;
@@ -4708,7 +4707,6 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
   if (l->is_observed && r->is_split)
     gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, b->at) : 0,
               gmlk_to_bytes(hole), 0, "the request takes a part of this free range");
-  r->arena->live_count++;
   r->state = r->has_grown ? GMLK_S4 : state ? state : GMLK_S1 + (unsigned)r->is_split;
   l->stats.state_count[r->state - 1]++;
   b->state = GMLK_LIVE;
@@ -4935,7 +4933,6 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_arena *a = l->arenas[b->arena];
   gmlk_window *w;
   uint32_t i;
-  a->live_count--;
   if (l->desc.flags & GMLAKE_FILL) gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (b->next) {
     if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
@@ -9259,12 +9256,11 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
 static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *out_blocks,
                               size_t *out_buffers) {
   const gmlake_buffer *b;
-  const gmlk_extra *extra = NULL;
+  const gmlk_block *block = gmlk_next_user(&pool->arena, NULL);
   int is_quiet = 1;
   gmlk_arena *a;
-  *out_blocks = pool->arena.live_count; /* pending ones too */
-  while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL)
-    *out_blocks -= (size_t)gmlk_is_return(extra);
+  for (*out_blocks = 0; block; block = gmlk_next_user(&pool->arena, block)) /* pending ones too */
+    *out_blocks += !(block->state == GMLK_PENDING && gmlk_is_return(block->as.extra));
   *out_buffers = 0;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     for (b = a->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
@@ -9305,7 +9301,7 @@ static gmlake_result gmlk_release_all(gmlake *l, int close, size_t *released) {
   }
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
-    if (!a || !a->is_import || a->live_count) continue;
+    if (!a || !a->is_import || gmlk_next_user(a, NULL)) continue;
     gmlk_pool_release(l, a->pool);
   }
   *released += held - l->stats.reserved_bytes;
@@ -9375,7 +9371,8 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
                      (void *)value);
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, "gmlake_capture_begin");
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
-  if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
+  if (gmlk_next_user(&pool->arena,
+                     NULL)) { /* the stream may have used blocks that the capture then frees */
     if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s->is_dirty = GMLK_DIRTY;
   }
@@ -9424,7 +9421,6 @@ static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, uns
   if (extra) {
     extra->used_count = stream != 0; /* of its uses, that one alone is left */
     extra->used[0].stream = stream;
-    a->live_count++; /* as pending blocks are */
     gmlk_pend(l, b, stream, s ? s->epoch : 0);
     return;
   }
@@ -9614,7 +9610,6 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   }
   if (!result) result = gmlk_page_find(l, r, &found);
   if (result) return result;
-  a->live_count--; /* gmlk_grant counted it, but it is no block of the user's */
   gmlk_page_commit(a, found);
   page->slot = gmlk_slot_of(a, found->at);
   return GMLAKE_OK;
@@ -14301,7 +14296,7 @@ typedef struct gmlk_checker {
   gmlk_mapped found_mapped; /* by its aliases */
   size_t pending, queued;   /* [N1], [N4] in lists and queues, less blocks and uses */
   size_t listed;            /* what should stand in bins, trees and lists, less what does */
-  uint64_t grains, users;   /* [A6] free memory, the user's blocks, less the arenas' counts */
+  uint64_t grains;          /* [A6] free memory, less the arenas' counts */
   size_t pieces;            /* [W4] blocks that are pieces, less live windows' pieces */
   uint64_t mapped;          /* [W6] slots of mappings, less what chunks count */
   uint64_t owned;           /* [B1] slots of committed pages, less those of blocks */
@@ -14449,7 +14444,6 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
               "I1: the index is not of the live blocks");
   gmlk_check_extra(c, b);
-  c->users++;
   if (is_live && c->l->streams.may_end && gmlk_own_stream(c->l, b)) c->uses += b->stream;
 }
 
@@ -14690,7 +14684,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   for (buffer = a->buffers; buffer; buffer = buffer->next) c->listed--;
   while ((extra = gmlk_pending_next(a, extra)) != NULL) c->pending++;
   c->grains -= a->free_grains;
-  c->users -= a->live_count;
   gmlk_expect(c, !memcmp(&c->found_mapped, &a->mapped, sizeof(a->mapped)),
               "L1: a count of windows, or of what is quarantined, is wrong");
   gmlk_count_arena(a, &c->found);
@@ -14712,7 +14705,7 @@ static void gmlk_check_totals(gmlk_checker *c) {
   const gmlake_pool *pool;
   gmlk_expect(c, !c->listed, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists have more or fewer");
   gmlk_expect(c, !c->pieces && !c->owned, "W4, B1: what windows or buffers own does not add up");
-  gmlk_expect(c, !c->grains && !c->users, "A6, L1: a count of free or live memory is wrong");
+  gmlk_expect(c, !c->grains, "A6: a count of free memory is wrong");
   gmlk_expect(c, !c->mapped, "W6: a chunk's mappings do not add up");
   gmlk_expect(c, !c->pending && !c->queued && l->return_count == c->returns,
               "N1, N4, N5: lists or queues have more or fewer pending blocks");
