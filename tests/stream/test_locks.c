@@ -22,11 +22,11 @@ static void is_well(const char *after) { judge(!w.locks_held, after); }
 
 static void damage(void) {
   const uint64_t turns = w.turns;
-  lake->stats.live_count++;
+  lake->stats.active_bytes++;
   judge(gmlake_check(lake) == GMLAKE_ERROR_CORRUPT, "no damage is found");
   is_well("gmlake_check");
   judge(w.turns == turns + 1, "gmlake_check does not wait for who plans");
-  lake->stats.live_count--;
+  lake->stats.active_bytes--;
 }
 
 CASE(a_check_that_finds_damage) { plays("{} +a=1", damage); }
