@@ -8562,7 +8562,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>copies ----------------------------------------------------------------------------------
-   What sleeping arenas' contents are kept in: a host copy for each arena, in pieces of one size, and
+   What sleeping arenas' contents are kept in: a host copy for each arena, in pieces of a size; and
    copies, which say what lies where in it. A host copy stays for the next time, so that memory is
    pinned once. Owns both.
    pre: the caller holds `driver_lock`.
