@@ -2459,7 +2459,7 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
         and uses go on from there, so a tag, wait or pending block of the former stream reads
         as complete; `born` shows that a live block is of the former stream. events has room for
         every event that there is.
-   [F6] The waits that a stream remembers name closed epochs only.
+   [F6] The wait that a stream remembers names a closed epoch.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
    [F8] Under that flag, only a call that names a stream records on it, as only that call says that
@@ -2487,18 +2487,10 @@ typedef struct gmlk_fence {
   uint64_t serial; /* record_count then; of the oldest one that it stands for */
 } gmlk_fence;
 
-typedef struct gmlk_wait {
-  uint64_t epoch;
-  unsigned stream;
-} gmlk_wait;
-
 typedef struct gmlk_stream {
   /* The fields up to is_news keep their values when the number serves another stream [F5]: */
   uint64_t epoch, done;   /* [F1] the open epoch; the last one known to be complete */
   gmlk_link pending_uses; /* [N4] ring: the uses of pending blocks that wait for it; of >>pending */
-  gmlk_wait *waits; /* [F6] wait_count of them, one a stream: the last epoch of it that this one was
-                       made to wait for. Where host memory is short, a wait is made again */
-  size_t wait_capacity;
   uint8_t is_news;      /* 1: an epoch completed since its pending blocks and tags were looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
   uint8_t is_capture;   /* stands for a capture or a loan, not for a stream */
@@ -2510,7 +2502,9 @@ typedef struct gmlk_stream {
   size_t freed_bytes;   /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* [F2] fence_count of them */
   unsigned fence_count;
-  size_t wait_count;
+  /* [F6] The stream that it was made to wait for last, and up to which epoch; 0: none. */
+  unsigned waited;
+  uint64_t waited_epoch;
   unsigned capture;  /* [being captured] the number that stands for the capture, else 0 */
   uint8_t is_seen;   /* [being captured] the driver said so, too */
   uint8_t has_ended; /* the lake ended its last capture, as the driver had */
@@ -6094,23 +6088,6 @@ static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk
   s->fences[place] = fence;
 }
 
-/* Notes that `w` waits for a stream up to this epoch. Notes of what is complete make room first. */
-static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, gmlk_stream *w,
-                                  unsigned stream, uint64_t epoch) {
-  size_t i = 0, kept = 0;
-  while (i < w->wait_count && w->waits[i].stream != stream) i++;
-  if (i == w->wait_count && i == w->wait_capacity) {
-    for (i = 0; i < w->wait_count; i++)
-      if (streams->items[w->waits[i].stream]->done < w->waits[i].epoch)
-        w->waits[kept++] = w->waits[i];
-    w->wait_count = i = kept;
-    if (!gmlk_host_grow(host, &w->waits, &w->wait_capacity, kept, sizeof(gmlk_wait))) return;
-  }
-  w->wait_count = gmlk_max(w->wait_count, i + 1);
-  w->waits[i].stream = stream;
-  w->waits[i].epoch = epoch;
-}
-
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
 static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
                                  int has_driver) {
@@ -6118,7 +6095,6 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_ba
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     while (s->fence_count) gmlk_event_give(streams, s->fences[--s->fence_count].event);
-    gmlk_host_free(host, s->waits, s->wait_capacity * sizeof(gmlk_wait));
     gmlk_host_free(host, s, sizeof(*s));
   }
   while (has_driver && streams->event_count)
@@ -6422,11 +6398,9 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
 
 #define GMLK_WAIT_EVENTS 32u /* the most that the host waits for at once, each of another stream */
 
-/* Makes the host wait until one of these streams' fences is complete, each the first that covers
-   the epoch, or the last; takes back what that frees. While it waits, no other thread sees these
-   fences. pre: each stream has one. */
-static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count,
-                                       uint64_t epoch) {
+/* Makes the host wait until the oldest fence of one of these streams is complete; takes back what
+   that frees. While it waits, no other thread sees these fences. pre: each stream has one. */
+static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count) {
   void *events[GMLK_WAIT_EVENTS];
   gmlk_fence fences[GMLK_WAIT_EVENTS];
   unsigned i, first = 0;
@@ -6434,11 +6408,9 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
   if (!GMLK_HAS(&l->driver, event_wait_any)) count = 1;
   for (i = 0; i < count; i++) { /* takes them off: nobody else gives the events away meanwhile */
     gmlk_stream *s = l->streams.items[streams[i]];
-    const gmlk_fence *covering = gmlk_stream_covering(s, epoch);
-    const unsigned place = covering ? (unsigned)(covering - s->fences) : s->fence_count - 1;
-    fences[i] = s->fences[place];
+    fences[i] = s->fences[0];
     events[i] = fences[i].event;
-    gmlk_fences_move(s, place + 1, place);
+    gmlk_fences_move(s, 1, 0);
   }
   l->stats.host_wait_count++;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
@@ -6454,27 +6426,6 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
   gmlk_tell_wait(l, streams[first], batch.ns, "the host waits for this stream's work");
   gmlk_take_back(l);
   return batch.result;
-}
-
-/* Makes the host wait for what was freed on one stream up to the epoch. CAPTURING: a capture
-   forbids to record an event behind the last of it; what has an event has been waited for. */
-static gmlake_result gmlk_wait_for_epoch(gmlake *l, unsigned stream, uint64_t epoch) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_batch batch;
-  gmlake_result fenced = GMLAKE_OK, result;
-  if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
-  if (!gmlk_stream_covering(s, epoch)) {
-    fenced = gmlk_batch_begin(l, &batch, 0);
-    if (!fenced) fenced = gmlk_stream_close(&l->streams, &batch, stream);
-    if (gmlk_batch_end(l, &batch)) return batch.result;
-  }
-  if (gmlk_stream_is_out(&l->streams, s)) {
-    fenced = gmlk_wait_for_device(l, stream);
-    if (fenced != GMLAKE_ERROR_CAPTURING) return fenced;
-  }
-  if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
-  result = gmlk_wait_for_any(l, &stream, 1, epoch);
-  return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
 /* A wait of the host that goes on until enough is complete: the caller looks again after each step.
@@ -6505,7 +6456,7 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
     if (!begins && s->fence_count && s->fences[0].serial <= p->last) streams[count++] = i;
   }
   if (begins) return result;
-  if (count) return gmlk_wait_for_any(l, streams, count, 0);
+  if (count) return gmlk_wait_for_any(l, streams, count);
   p->is_over = !out || p->has_waited_whole || l->streams.capture_count;
   if (p->is_over) return GMLAKE_OK;
   p->has_waited_whole = 1;
@@ -6523,42 +6474,26 @@ static gmlake_result gmlk_wait_for_others(gmlake *l) {
   return result;
 }
 
-/* Makes the host wait for all that is queued on every stream. Returns the first error, once all
-   streams have been tried; CAPTURING if there is no other. */
+/* The same for all that is queued on every stream. */
 static gmlake_result gmlk_wait_for_all(gmlake *l) {
   const int can_wait = GMLK_HAS(&l->driver, device_wait);
-  gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) { /* so that all that is queued counts */
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
     gmlk_stream *s = l->streams.items[i];
     if (gmlk_stream_is_named(s) && (can_wait || !gmlk_stream_may_end(&l->streams, s)))
       s->is_dirty = GMLK_DIRTY;
   }
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
-    result = gmlk_wait_for_epoch(l, (unsigned)i, UINT64_MAX);
-    if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
-      first = result;
-  }
-  return first;
+  return gmlk_wait_for_others(l);
 }
 
 /* ---- waits on the device ---- */
 
-/* Whether `waiter` is known to wait for `stream` up to this epoch. */
-static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
-                                  uint64_t epoch) {
-  const gmlk_stream *s = streams->items[waiter];
-  size_t i;
-  for (i = 0; i < s->wait_count; i++)
-    if (s->waits[i].stream == stream) return s->waits[i].epoch >= epoch;
-  return 0;
-}
-
 /* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE:
    then it means that the host would have to wait. */
 static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned stream, uint64_t epoch) {
+  const gmlk_stream *w = waiter ? l->streams.items[waiter] : NULL;
   return stream != waiter && !gmlk_tag_done(&l->streams, stream, epoch) &&
-         !(waiter && gmlk_stream_has_waited(&l->streams, waiter, stream, epoch));
+         !(w && w->waited == stream && w->waited_epoch >= epoch);
 }
 
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
@@ -6589,7 +6524,8 @@ static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned w
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
   if (result) return result;
-  gmlk_stream_note_wait(streams, &l->host, w, stream, fence->epoch);
+  w->waited = stream;
+  w->waited_epoch = fence->epoch;
   l->stats.stream_wait_count++;
   gmlk_tell_wait(l, waiter, gmlk_batch_clock(batch) - before,
                  "this stream waits on the device for another one's work");
@@ -6636,8 +6572,9 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, unsigned 
   gmlake_result result = GMLAKE_OK;
   for (; b->at < end && !result; b = b->next) {
     uint64_t epoch = b->u.epoch;
-    if (!gmlk_has_to_wait(l, waiter, b)) continue;
-    for (other = b->next; other->at < end; other = other->next)
+    for (other = first; other->stream != b->stream;) other = other->next;
+    if (other != b) continue; /* that one's wait was for both */
+    for (; other->at < end; other = other->next)
       if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
     result = gmlk_wait_for_work(l, batch, waiter, b->stream, epoch);
   }
@@ -9558,15 +9495,14 @@ static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, ui
 
 /* Makes the host wait for the last use through a page. */
 static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_alias *page, const char *call) {
+  gmlk_host_wait p = {0, 0, 0, 0, 0};
   gmlake_result result = l->lost;
-  if (result || gmlk_alias_is_done(l, page)) return result;
-  result = gmlk_wait_for_epoch(l, page->stream, page->epoch);
-  if (result == GMLAKE_ERROR_CAPTURING && gmlk_alias_is_done(l, page)) result = GMLAKE_OK;
-  if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, call,
-                     "the host has to wait for a stream that used the memory, which a capture "
-                     "forbids: end the capture first");
-  return result ? result : gmlk_refresh(l, 0);
+  while (!result && !p.is_over && !gmlk_alias_is_done(l, page)) result = gmlk_wait_on(l, &p);
+  if (gmlk_alias_is_done(l, page) || (result && result != GMLAKE_ERROR_CAPTURING))
+    return l->lost ? l->lost : result;
+  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
+                   "the host has to wait for a stream that used the memory, which a capture "
+                   "forbids: end the capture first");
 }
 
 /* Unmaps one alias. */
@@ -14328,9 +14264,8 @@ static void gmlk_check_stream(gmlk_checker *c, gmlk_stream *s, unsigned number) 
     last = fence->epoch;
   }
   gmlk_expect(c, s->is_dirty || last + 1 == s->epoch, "F4: an epoch has no fence");
-  for (i = 0; i < s->wait_count; i++)
-    gmlk_expect(c, s->waits[i].epoch < c->l->streams.items[s->waits[i].stream]->epoch,
-                "F6: a wait is for an epoch to come");
+  gmlk_expect(c, !s->waited || s->waited_epoch < c->l->streams.items[s->waited]->epoch,
+              "F6: a wait is for an epoch to come");
   for (link = s->pending_uses.next; link != &s->pending_uses && !c->broken; link = link->next) {
     const gmlk_used *use = (const gmlk_used *)(const void *)link;
     gmlk_expect(c, use->stream == number && before <= use->epoch, "N4: a queue is out of order");

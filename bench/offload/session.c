@@ -209,6 +209,7 @@ static int open_mock(world *w) {
   w->table.event_record = lake_event_record;
   w->table.event_query = lake_event_query;
   w->table.event_wait = lake_event_wait;
+  w->table.event_wait_any = NULL; /* the lake waits by event_wait */
   w->table.stream_wait = lake_stream_wait;
   w->table.map = lake_map;
   w->stream = &mock_stream;

@@ -162,8 +162,8 @@ static void fences(void) {
 /* B waits on the device for what A freed. */
 static void waits_on_the_device(void) {
   gmlk_stream *s = number_of('B');
-  is(s->wait_count == 1 && lake->streams.items[s->waits[0].stream] == number_of('A'));
-  breaks(s->waits[0].epoch, number_of('A')->epoch, "F6: a wait is for an epoch to come");
+  is(lake->streams.items[s->waited] == number_of('A'));
+  breaks(s->waited_epoch, number_of('A')->epoch, "F6: a wait is for an epoch to come");
 }
 
 /* a is live and recorded on B; c and d wait for B, and were freed in this order. */

@@ -818,7 +818,7 @@ static const row rows[] = {
      "{granule:16 cap:8} +z.3=4@n -z.3@n +p=1@A rp@B hB -p@A Q at-work=1 idle=3 allocatable=8 "
      "eB Q at-work=0 idle=4"},
     {"destroy_waits_for_pending_frees", TOGETHER,
-     "{granule:16 cap:4} +p=1@A rp@B hB -p@A destroy driver-host-waits=1"},
+     "{granule:16 cap:4} +p=1@A rp@B hB -p@A destroy driver-host-waits=2"},
     {"a_stream_is_recorded_once", TOGETHER,
      "{granule:16 cap:8} +p=1 rp@A rp@B mark [50 rp@A rp@B ] metadata-grown=0 -p"},
     {"a_pending_block_cannot_be_freed_again", TOGETHER,
@@ -1556,10 +1556,8 @@ static const row rows[] = {
        calls are made to create it, three of them by slow steps. */
     {"a_growth_in_vain_asks_no_second_time", BOTH,
      "{granule:16 cap:2} N0:8 z0:2 mark z0:3@n!O calls=6 z0:0 z0:2"},
-    /* The host waits for one stream: nothing is recorded on another. */
-    {"a_wait_for_one_use_records_on_no_other_stream", BOTH,
-     "{granule:16 cap:16} N0:8 +p=512b@B z0:2@A hA z0:1@A -p@B mark z0:2@n calls=2 "
-     "host-waits=1"},
+    {"a_commit_waits_for_what_used_its_page", BOTH,
+     "{granule:16 cap:16} N0:8 +p=512b@B z0:2@A hA z0:1@A -p@B mark z0:2@n host-waits=1"},
     /* What another stream used turns out to be complete, then the device to be lost: what could be
        had without the driver is not taken. */
     {"a_growth_that_finds_the_device_lost", TOGETHER,

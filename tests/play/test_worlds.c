@@ -260,7 +260,9 @@ static void put_tag(unsigned stream, uint64_t ticket) {
   while (i < s->fence_count && s->fences[i].epoch < ticket) i++;
   put_rank(&key.fences[stream], i < s->fence_count ? s->fences[i].epoch : 0);
   for (waiter = GMLK_FIRST_STREAM; waiter < lake->streams.count; waiter++)
-    waited |= (unsigned)gmlk_stream_has_waited(&lake->streams, waiter, stream, ticket) << waiter;
+    waited |= (unsigned)(lake->streams.items[waiter]->waited == stream &&
+                         lake->streams.items[waiter]->waited_epoch >= ticket)
+              << waiter;
   put(waited);
 }
 

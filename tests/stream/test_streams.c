@@ -12,7 +12,6 @@ static void open_two(size_t chunks) {
 }
 
 static void hold(gmlake_stream stream) { gmlake_mock_stream_hold(mock, stream); }
-static void complete(gmlake_stream stream) { gmlake_mock_stream_finish(mock, stream); }
 
 /* Destroys a lake that may have live blocks. */
 static void abandon(void) {
@@ -191,43 +190,6 @@ CASE(thinned_fences_make_nothing_clean_too_early) {
     assert_true(budget.idle_bytes <= (i + 1) / 3 * 3 * C);
   }
   abandon();
-}
-
-#define MANY 40u /* streams that hold memory back */
-
-/* Each of them has two halves of chunks behind one event: what was waited for is not waited for
-   again, neither by one request nor by many. What completes makes room for other notes. */
-CASE(no_wait_on_the_device_is_queued_twice) {
-  gmlake_stream many[MANY];
-  void *blocks[2 * MANY];
-  size_t at_once, i;
-  const gmlk_stream *s;
-  for (at_once = 1; at_once <= 2 * MANY; at_once *= 2 * MANY) {
-    prepare(MANY);
-    open_lake();
-    A = open_stream();
-    for (i = 0; i < MANY; i++) many[i] = open_stream();
-    for (i = 0; i < 2 * MANY; i++) blocks[i] = take_on(C / 2, many[i % MANY]);
-    for (i = 0; i < MANY; i++) hold(many[i]);
-    for (i = 0; i < 2 * MANY; i++) drop_on(blocks[i], many[i % MANY]);
-    for (i = 0; i < 2 * MANY; i += at_once) blocks[i] = take_on(at_once * C / 2, A);
-    assert_int_equal(stats().stream_wait_count, MANY);
-    assert_int_equal(stats().host_wait_count, 0);
-    s = lake->streams.items[gmlk_stream_find(&lake->streams, A)];
-    assert_int_equal(s->wait_count, MANY);
-    for (i = 0; i < 2 * MANY; i += at_once) drop_on(blocks[i], A);
-    for (i = 0; i < MANY; i++) complete(many[i]);
-    for (i = 0; i < MANY; i++) {
-      gmlake_stream next = open_stream();
-      void *p = take_on(MANY * C, next);
-      hold(next);
-      drop_on(p, next);
-      drop_on(take_on(MANY * C, A), A);
-      complete(next);
-    }
-    assert_in_range(s->wait_capacity, MANY, 2 * MANY);
-    finish();
-  }
 }
 
 /* ---- Streams that are destroyed untold ------------------------------------------------------- */

@@ -33,7 +33,7 @@ ASSERTIONS = {"GMLAKE_ASSERT", "GMLAKE_BFC_ASSERT"}
 WORDS = {"if", "else", "for", "while", "do", "switch", "case", "default", "return", "goto", "break",
          "continue", "sizeof", "typedef", "struct", "enum", "union", "const", "static", "extern",
          "unsigned", "signed", "int", "char", "long", "short", "void", "inline", "volatile"}
-DONE = re.compile(r"^gmlk_(tag_done|run_is_done|place_is_done|stream_has_waited)$")
+DONE = re.compile(r"^gmlk_(tag_done|run_is_done|place_is_done)$")
 FENCE = re.compile(r"^gmlk_(stream_fence|stream_wait|wait_for_\w+|wait_directly|fence_now"
                    r"|fence_if_due|place_wait|drive_stream_wait)$")
 # In a function with one of these a defect may be seen by the thread sanitizer alone.
