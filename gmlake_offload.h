@@ -289,7 +289,9 @@ HOW A SESSION WORKS
      the second steps of the kept ones are gone, and what they made lives from the first steps on.
      The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
      equal ones the last. How many: the session plans and simulates several such iterations, and
-     takes the shortest if it saves one part in 50. A region can be kept if its second steps are its
+     takes the shortest if it saves one part in 50. Where sizes vary from one iteration to the next
+     and nothing has to leave, no more are kept than there is room for: what moves would be mapped
+     anew each time, which the plan does not know. A region can be kept if its second steps are its
      first ones, write only what they make, and nothing of that outlives the iteration. The new
      iteration is measured: if it takes no less time than before, all regions are executed again.
      Where the time before is known by the plan alone, which has no waits for the host, one such
@@ -10109,6 +10111,7 @@ typedef struct gmlo_sims {
   uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
   int fits;           /* if none is kept, nothing has to leave */
   size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
+  int only_fit;       /* sizes vary: where nothing has to leave now, nothing shall */
   size_t best;        /* of those planned */
   size_t bound_last, bounds;  /* the last number whose bound is there; the next one, or above all */
   unsigned tries;             /* numbers that were chosen to be planned for */
@@ -11866,6 +11869,7 @@ static size_t gmlo_sims_number(gmlo_sims *p) {
       if (p->fit != 0) return p->fit;
       break;
     case 2:
+      if (p->only_fit && p->fits) return SIZE_MAX;
       if (p->low > p->fit) return p->low;
       break;
     default:
@@ -11992,6 +11996,7 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
       s->proposal.slot_of != NULL)
     return;
   kept->limit_bytes = s->desc.limit_bytes;
+  p->only_fit = s->steady_count == 0;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
   if (p->ns != NULL) {

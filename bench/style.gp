@@ -8,6 +8,7 @@ expandable = "#e69f00"
 async = "#cc79a7"
 paper = "#009e73" # the GMLake paper's policy
 other = "#8c6d31"
+peer = "#f0e442"
 ink = "#1a1c20"
 set terminal pngcairo size 1400,760 noenhanced font "DejaVu Sans,17" background "#ffffff"
 set border 3 lc rgb ink lw 1.5

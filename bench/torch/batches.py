@@ -6,13 +6,17 @@
     python3 bench/torch/batches.py --table batches.json
 
 Ways to train: torch as it is; its saved tensors on the host (torch.autograd.graph.save_on_cpu, with
-pinned memory); activation checkpointing; gmlake_torch.offload, alone, with checkpointing, and with
-the blocks that it finds executed twice as far as that pays; and managed memory behind torch's
-pluggable allocator, while another process holds what is beyond the limit. Each but the last is
-bisected: a batch fits if it trains for --steps steps. The processes of a program search at the same
-time and are timed one after the other. Managed memory has no largest batch: it is timed at the
-largest of native and of offload. More managed memory than is free can hang the GPU for all its
-users: leave it out with --ways where others use the machine.
+pinned memory); activation checkpointing; selective checkpointing, which keeps attention and every
+other matrix product; checkpointing with the layers' inputs on the host; FSDP2 with checkpointing
+and its parameters on the host (CPUOffloadPolicy, one rank, AdamW fused on the CPU);
+gmlake_torch.offload, alone, with checkpointing, and with the blocks that it finds executed twice as
+far as that pays; and managed memory behind torch's pluggable allocator, while another process holds
+what is beyond the limit. Each but the last is bisected: a batch fits if it trains for --steps
+steps. The processes of a program search at the same time and are timed one after the other, at
+their largest batch and at the program's equal one. torch.compile's offload of activations is not
+among them: whoever uses it has to mark what leaves in the compiled graph. Managed memory has no
+largest batch: it is timed at the largest of native and of offload. More managed memory than is free
+can hang the GPU for all its users: leave it out with --ways where others use the machine.
 
 The file is written after each search and each way that was timed, so a run that is cut off loses
 only what it was at. A later run with the same --out adds to it: what is timed there is kept, unless
@@ -36,17 +40,20 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 GIB = 1 << 30
 
-# Model, tokens of a row or side of an image, LoRA; the first batch that each way tries: what fits
-# on an H200 under 24 GiB.
+# Model, tokens of a row or side of an image, LoRA; the equal batch, with which all are timed that
+# can train it; the first batch that each way tries: what fits on an H200 under 24 GiB.
 PROGRAMS = {
-    "opt-1.3b": ("opt-1.3b", 1024, "", (8, 22, 18, 36, 37, 36)),
-    "llama-7b-L": ("llama-7b", 1024, "lora", (1, 7, 13, 11, 44, 44)),
-    "conv": (None, 384, "", (300, 484, 562, 796, 1297, 796)),
+    "opt-1.3b": ("opt-1.3b", 1024, "", 21, (8, 22, 18, 12, 28, 40, 36, 37, 36)),
+    "llama-7b-L": ("llama-7b", 1024, "lora", 13, (1, 7, 13, 3, 14, 24, 11, 44, 44)),
+    "conv": (None, 384, "", 300, (300, 484, 562, 0, 0, 0, 796, 1297, 796)),
 }
 WAYS = {  # and what they are called in tables
     "native": "native",
     "host": "save_on_cpu",
     "recompute": "checkpointing",
+    "selective": "selective checkpointing",
+    "inputs": "checkpointing, inputs on the host",
+    "fsdp": "FSDP2 on the host, checkpointing",
     "offload": "gmlake_torch.offload",
     "offload-recompute": "offload, checkpointing",
     "offload-blocks": "offload, blocks",
@@ -75,6 +82,50 @@ extern "C" void give(void *ptr, size_t, int, cudaStream_t) { unused.emplace(size
 # ---- A process that trains ----------------------------------------------------------------------
 
 
+def keep_some():
+    """For selective checkpointing: attention and every other matrix product are kept."""
+    import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+    counts, operators = {False: 0, True: 0}, torch.ops.aten
+    products = {operators.mm.default, operators.addmm.default}
+    kinds = ("flash", "efficient", "cudnn")
+    attention = {getattr(operators, f"_scaled_dot_product_{k}_attention").default for k in kinds}
+
+    def decide(context, operator, *_, **__):
+        counts[context.is_recompute] += operator in products
+        is_kept = operator in products and counts[context.is_recompute] % 2 == 0
+        if is_kept or operator in attention:
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(decide)
+
+
+def checkpoint_on_host(function, *arguments):
+    """Checkpoints a layer whose inputs wait on the host: what this kind of checkpoint saves."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        return checkpoint(function, *arguments, use_reentrant=True)
+
+
+def shard_on_host(model):
+    """FSDP2 of one rank: parameters, their gradients and the optimizer are the host's."""
+    import torch
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl", store=store, rank=0, world_size=1)
+    model.to("cpu")
+    for module in model.modules():
+        if isinstance(module, torch.nn.ModuleList):
+            for layer in module:
+                fully_shard(layer, offload_policy=CPUOffloadPolicy())
+    fully_shard(model, offload_policy=CPUOffloadPolicy())
+
+
 def language_model(name, length, how):
     """Returns a function that trains with a batch and returns the loss."""
     import torch
@@ -84,12 +135,21 @@ def language_model(name, length, how):
     if "lora" in how:
         workloads.add_lora(model)
     if "recompute" in how:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        options = {"use_reentrant": False}
+        if "selective" in how:
+            options["context_fn"] = keep_some
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    if "inputs" in how:
+        for module in model.modules():
+            if hasattr(module, "_gradient_checkpointing_func"):
+                module._gradient_checkpointing_func = checkpoint_on_host
     if "recompute" in how and "lora" in how:
         embeddings = model.get_input_embeddings()
         embeddings.register_forward_hook(lambda _, __, out: out.requires_grad_(True))
     model.config.use_cache = False
     model.train()
+    if "fsdp" in how:
+        shard_on_host(model)
     parameters = [p for p in model.parameters() if p.requires_grad]
 
     def loss_of(batch):
@@ -183,10 +243,11 @@ def work(program, way, limit_bytes):
     torch.manual_seed(0)
     session, forward = prepare(way, limit_bytes)
     with session:
-        name, size, how, _ = PROGRAMS[program]
-        how += " recompute" if "recompute" in way else ""
+        name, size, how, _, _ = PROGRAMS[program]
+        if "recompute" in way or way in ("selective", "inputs", "fsdp"):
+            how += f" recompute {way}"
         made = language_model(name, size, how) if name else convolutions(size, how)
-        optimizer = torch.optim.AdamW(made[0], lr=1e-5)
+        optimizer = torch.optim.AdamW(made[0], lr=1e-5, fused=way == "fsdp" or None)
         print("{}", file=answers, flush=True)
         for line in sys.stdin:
             try:
@@ -263,11 +324,13 @@ def tell(what, worker, run):
 def time_of(worker, batch, arguments):
     """The median step of a run behind the first ones, and the batch; smaller ones where it does not
     fit after all."""
+    warm = arguments.warm if worker.arguments[-2].startswith("offload") else 2
     while batch:
-        run = worker.run(batch, arguments.warm + arguments.timed, 2 * arguments.seconds)
+        run = worker.run(batch, warm + arguments.timed, 2 * arguments.seconds)
         tell("timed", worker, run)
         if "error" not in run:
-            return {**run, "step": sorted(run["seconds"][arguments.warm :])[arguments.timed // 2]}
+            return {**run, "step": sorted(run["seconds"][warm:])[arguments.timed // 2]}
+        worker.end()  # what a step has left that found no memory is not to be timed
         batch -= max(1, batch // 16)
     return {"batch": 0, "step": float("inf")}
 
@@ -322,7 +385,7 @@ def measure_ways(result, ways, arguments):
 
     program, found = result["program"], result["ways"]
     workers = {way: Worker(program, way, arguments.limit_bytes) for way in ways}
-    guesses = dict(zip(WAYS, PROGRAMS[program][-1]))
+    equal, guesses = PROGRAMS[program][-2], dict(zip(WAYS, PROGRAMS[program][-1]))
     with concurrent.futures.ThreadPoolExecutor(len(ways)) as pool:
         futures = {
             pool.submit(search, functools.partial(tries, workers[way]), guesses[way]): way
@@ -334,14 +397,20 @@ def measure_ways(result, ways, arguments):
             found[futures[future]] = {"batch": largest, "tried": answers}
             yield
     for way in ways:
+        if any("error" in run for run in found[way].get("tried", ())):
+            workers[way].end()
         found[way].update(time_of(workers[way], found[way]["batch"], arguments))
+        if found[way]["batch"] > equal:
+            found[way]["equal"] = time_of(workers[way], equal, arguments)
         workers[way].end()
         yield
 
 
 def measure(result, arguments):
     """Measures what the result lacks, and what --ways names. Yields whenever it has more."""
+    guesses = dict(zip(WAYS, PROGRAMS[result["program"]][-1]))
     ways = arguments.ways or [way for way in WAYS if "step" not in result["ways"].get(way, {})]
+    ways = [way for way in ways if guesses.get(way, 1)]  # without a first batch: not for it
     for takes_host in (False, True):  # apart: together their pinned memory might be too much
         group = [way for way in ways if way != "managed" and way.startswith("off") == takes_host]
         if group:
@@ -383,21 +452,27 @@ def result_of(program, results, arguments):
 
 
 def rows_of(result):
-    """Way, batch, step and rate of each run. Without a figure the step says why, the rate is 0."""
-    name, length, _, _ = PROGRAMS[result["program"]]
+    """Way, batch, step and rate of each run, and batch and rate at the equal batch, or None.
+    Without a figure the step says why, the rate is 0."""
+    name, length, _, equal, _ = PROGRAMS[result["program"]]
+
+    def rate_of(run):
+        return run["batch"] * (length if name else 1) / run["step"]
+
     ways = [(way, result["ways"][way]) for way in WAYS if way in result["ways"]]
     for way, run in ways + [("managed", run) for run in result.get("managed", ())]:
         if "step" in run and run["batch"]:
-            rate = run["batch"] * (length if name else 1) / run["step"]
-            yield way, run["batch"], f"{run['step']:.5g}", rate
+            same = run if run["batch"] == equal else run.get("equal")
+            at_equal = (same["batch"], rate_of(same)) if same else None
+            yield way, run["batch"], f"{run['step']:.5g}", rate_of(run), at_equal
         else:
             is_done = "step" in run or "error" in run
-            yield way, run["batch"], "none in time" if is_done else "not timed", 0
+            yield way, run["batch"], "none in time" if is_done else "not timed", 0, None
 
 
 def native_of(rows):
     """Native's batch and rate; 0 where it has none."""
-    return next(((batch, rate) for way, batch, _, rate in rows if way == "native"), (0, 0))
+    return next(((batch, rate) for way, batch, _, rate, _ in rows if way == "native"), (0, 0))
 
 
 def table(results):
@@ -406,16 +481,27 @@ def table(results):
     for result in results:
         rows = list(rows_of(result))
         native = native_of(rows)[1]
-        for way, batch, step, rate in rows:
+        for way, batch, step, rate, _ in rows:
             by = f"{rate / native:.2f}" if rate and native else ""
             head = f"| {result['program']} | {WAYS[way]} | {batch} | {step} | "
             yield head + (f"{rate:.1f} | {by} |" if rate else "| |")
+    yield ""
+    yield "| program | way | equal batch | tokens or images a second |"
+    yield "|---|---|---|---|"
+    for result in results:
+        for way, _, _, _, at_equal in rows_of(result):
+            if at_equal:
+                batch, rate = at_equal
+                yield f"| {result['program']} | {WAYS[way]} | {batch} | {rate:.1f} |"
 
 
 COLOURS = {  # of bench/style.gp
     "native": "native",
     "host": "async",
     "recompute": "expandable",
+    "selective": "other",
+    "inputs": "ink",
+    "fsdp": "peer",
     "offload": "lake",
     "offload-recompute": "lake_more",
     "offload-blocks": "paper",
@@ -432,7 +518,7 @@ def plot(results, path):
         if not rate:
             continue
         form = forms.setdefault(result["program"], (7, 5, 9)[len(forms)])
-        points += [(way, x / batch, y / rate, form) for way, x, _, y in rows if y]
+        points += [(way, x / batch, y / rate, form) for way, x, _, y, _ in rows if y]
     for way in WAYS:
         yield f"${way.replace('-', '_')} << END"
         for name, x, y, form in points:

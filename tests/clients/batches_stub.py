@@ -50,7 +50,7 @@ def save(results, path, former=batches.save):
         native_saved.set()
 
 
-batches.PROGRAMS = {"conv": (None, 384, "", tuple(LARGEST.values()))}
+batches.PROGRAMS = {"conv": (None, 384, "", 650, tuple(LARGEST.values()))}
 batches.Worker, batches.hold_all_but, batches.save = Worker, lambda left_bytes: Holder(), save
 sys.argv[1:] = ["--out", FILE, *sys.argv[3:]]
 batches.main()

@@ -418,12 +418,15 @@ for most in (0, 1, 2, 17, 100, 513):
         found, _ = batches.search(lambda n: {} if n <= most else {\"error\": 1}, guess)
         assert found <= most <= found + max(1, found // 16) - (not most), (most, guess, found)'"
   printf '[{"program": "conv", "ways": {%s}, "managed": [%s]}]' \
-    '"native": {"batch": 4, "step": 2}, "offload": {"batch": 9, "step": 3}' \
+    '"native": {"batch": 4, "step": 2}, "offload": {"batch": 9, "step": 3},
+    "recompute": {"batch": 400, "step": 4, "equal": {"batch": 300, "step": 2}}' \
     '{"batch": 4, "step": 8}, {"batch": 9, "error": "too slow"}' >"$dir/batches.json"
   ok 'batches.py: table' sh -c \
     "python3 -B bench/torch/batches.py --table '$dir/batches.json' >'$dir/out'"
   ok 'batches.py: table: by native' grep -qxF \
     '| conv | gmlake_torch.offload | 9 | 3 | 3.0 | 1.50 |' "$dir/out"
+  ok 'batches.py: table: the equal batch' grep -qxF '| conv | checkpointing | 300 | 150.0 |' \
+    "$dir/out"
   ok 'batches.py: table: managed' grep -qxF '| conv | managed memory | 4 | 8 | 0.5 | 0.25 |' "$dir/out"
   ok 'batches.py: plot' sh -c "python3 -B bench/torch/batches.py --plot '$dir/batches.png' \
     '$dir/batches.json' >'$dir/out'"
@@ -456,7 +459,8 @@ for most in (0, 1, 2, 17, 100, 513):
   ok 'batches.py: searched and not timed: timed' runs 1 'timed recompute'
   ok 'batches.py: searched and not timed: no search' runs 0 'tried recompute'
   ok 'batches.py: another way' batches 0 no --ways offload
-  ok 'batches.py: another way: added' row 'gmlake_torch.offload | 400 | 4 | 100.0 | 1.00'
+  ok 'batches.py: another way: added' row 'gmlake_torch.offload | 700 | 7 | 100.0 | 1.00'
+  ok 'batches.py: another way: the equal batch' row 'gmlake_torch.offload | 650 | 100.0'
   ok 'batches.py: another way: the others stay' row "$native"
   ok 'batches.py: another way: none else runs' sh -c "! grep '^t' '$dir/runs' | grep -v ' offload$'"
   ok 'batches.py: the rest' batches 0 no

@@ -1,6 +1,6 @@
 /* What the fuzz targets share: the input as a stream of bytes, and REQUIRE. A target is one
-   LLVMFuzzerTestOneInput: link it with clang's -fsanitize=fuzzer to search, or with replay_main.c to
-   run files through it. */
+   LLVMFuzzerTestOneInput: link it with clang's -fsanitize=fuzzer to search, or with replay_main.c
+   to run files through it. */
 #if !defined(FUZZ_H)
 #define FUZZ_H
 
