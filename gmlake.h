@@ -9305,8 +9305,8 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
                      (void *)value);
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, "gmlake_capture_begin");
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
-  if (gmlk_next_user(&pool->arena,
-                     NULL)) { /* the stream may have used blocks that the capture then frees */
+  /* The stream may have used blocks that the capture then frees. */
+  if (gmlk_next_user(&pool->arena, NULL)) {
     if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s->is_dirty = GMLK_DIRTY;
   }

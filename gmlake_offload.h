@@ -281,7 +281,9 @@ HOW A SESSION WORKS
   8. Chunks. Memory whose chunks have numbers (`is_numbered`, as a lake's have) is planned, too: a
      tensor has the same chunks at the same addresses whenever it is there, and chunks go from one
      tensor to the next as planned. What is mapped stays mapped, so an iteration that goes as
-     planned calls the driver for few chunks, and one that moves nothing for none.
+     planned calls the driver for few chunks, and one that moves nothing for none. While sizes vary
+     that holds for tensors that live in all iterations. Another one gets addresses that no tensor
+     has, if possible those whose chunks are free.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
      iterations are marked and limit_bytes is not 0, the session decides after three that were alike
@@ -10111,7 +10113,7 @@ typedef struct gmlo_sims {
   uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
   int fits;           /* if none is kept, nothing has to leave */
   size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
-  int only_fit;       /* sizes vary: where nothing has to leave now, nothing shall */
+  int only_fit;       /* sizes vary: if `fits`, no more than `fit` are kept */
   size_t best;        /* of those planned */
   size_t bound_last, bounds;  /* the last number whose bound is there; the next one, or above all */
   unsigned tries;             /* numbers that were chosen to be planned for */
@@ -12327,7 +12329,7 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 #define GMLO_RANGES_SEEN 64u /* idle ranges of one size that are looked at */
 
-/* Whether the first chunks that a range was last given are free, which are mapped there. */
+/* Whether a range maps nothing for so many bytes: the chunks that it had last are free. */
 static int gmlo_session_is_mapped(const gmlake_offload_session *s, const gmlo_range *range,
                                   size_t bytes) {
   size_t i, count = range->chunks != NULL ? bytes / s->memory.chunk_bytes : 0;
@@ -12339,8 +12341,8 @@ static int gmlo_session_is_mapped(const gmlake_offload_session *s, const gmlo_ra
 }
 
 /* An idle range with room for so many bytes: the one of that vrange; or, of no vrange, one of the
-   smallest, and of these the one that became idle last, of which no chunk has to be mapped if
-   there is such a one. NONE: there is none. */
+   smallest. Of these the one that became idle last: of those that map nothing, if there are some,
+   else of all. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
                                         uint32_t vrange) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, at, seen = 0;

@@ -206,8 +206,8 @@ def vgg(bench):
             Adam needs five tensors of the size of the largest parameter, 411 MB, at once.
 - The paper's three jobs save more than ours by default, and wait for it. Three jobs of
             {ms("vgg16:2", SLOWER[2])} ms in paper mode save {three}: on the mock they keep in step.
-            A plan of the default holds whatever the other jobs do, so a job saves what it would
-            save alone.
+            A plan of the default holds whatever the other jobs do, so a job saves about what it
+            would save alone.
 - Paper mode is greedy: the largest tensor goes first, and what that takes from the link is not
             given back. So it can save less where there is more time (Adam fused).
 - vDNN saves nothing here. It moves feature maps, and VGG's peak is in Adam, when they are gone.
