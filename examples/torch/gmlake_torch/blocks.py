@@ -50,6 +50,7 @@ CHANGES_MAX = 2  # executions that are watched, and change something, until a bl
 TRIES_MAX = 3  # searches of a session that find nothing: each looks at every object of the program
 CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+PLAIN_KINDS = frozenset(PLAIN)  # most things' types: faster to ask than for their subclasses
 CONTENTS_MAX, DEPTH_MAX = 64, 4  # of larger and deeper containers only the length is watched
 OF_ANY_MODULE = {"forward", *vars(torch.nn.Module())} - {"training"}  # no attributes of its own
 CACHE = "DynamicCache"
@@ -122,41 +123,29 @@ def copy_of(thing):
     return thing
 
 
-class Same:
-    """Equal to what refers to the same tensor, while that is there. An id could be another's later;
-    what held tensors might be held by them, through their graph, for ever."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor):
-        self.tensor = weakref.ref(tensor)
-
-    def __eq__(self, other):
-        return type(other) is Same and self.tensor() is other.tensor() is not None
-
-
-def look_at_tensor(tensor):
-    version = None if tensor.is_inference() else tensor._version
-    return Same(tensor), version, tensor.requires_grad
-
-
-def look(thing, depth=0):
-    """What is to stay of a thing. Equal if it has stayed. It asks for the thing's type, and not, as
-    isinstance does, for its attribute __class__: some configurations execute code for that."""
+def look(thing, tensors, depth=0):
+    """What is to stay of a thing. Equal if it has stayed. Its tensors are appended to `tensors`. It
+    asks for the thing's type, and not, as isinstance does, for its attribute __class__: some
+    configurations execute code for that."""
     kind = type(thing)
-    if issubclass(kind, PLAIN):
+    if kind in PLAIN_KINDS or issubclass(kind, PLAIN):
         return thing
     if issubclass(kind, torch.Tensor):
-        return look_at_tensor(thing)
-    if issubclass(kind, torch.Generator):
+        tensors.append(thing)
+    elif issubclass(kind, torch.Generator):
         return bytes(thing.get_state().tolist())
-    if issubclass(kind, (dict, list, tuple, set)):
+    elif issubclass(kind, (dict, list, tuple, set)):
         if len(thing) > CONTENTS_MAX or depth == DEPTH_MAX or issubclass(kind, set):
             return len(thing)
         if issubclass(kind, dict):
-            return [(look(key), look(value, depth + 1)) for key, value in thing.items()]
-        return [look(value, depth + 1) for value in thing]
+            return [(look(k, tensors), look(v, tensors, depth + 1)) for k, v in thing.items()]
+        return [look(value, tensors, depth + 1) for value in thing]
     return None
+
+
+def version_of(tensor):
+    """How often somebody has written it."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def modules_of(block):
@@ -170,23 +159,46 @@ def modules_of(block):
     return found
 
 
-def state_of(block, tensors):
-    """What a block's execution must not change, nor anybody between its two executions."""
-    state = [look_at_tensor(tensor) for tensor in tensors]
-    for module in modules_of(block):
-        of_module = vars(module)
-        state += [(name, look(of_module[name])) for name in of_module if name not in OF_ANY_MODULE]
-        for own in (module._parameters, module._buffers):
-            state += [t if t is None else look_at_tensor(t) for t in own.values()]
-    return state
+class State:
+    """What a block's execution must not change, nor anybody between its two executions: the
+    attributes of its modules, and tensors. Equal to one that refers to the same tensors, while they
+    are there. An id alone could be another's later; what held the tensors might be held by them,
+    through their graph, for ever. In few lists: Python's garbage collector counts containers."""
 
+    __slots__ = ("values", "ids", "versions", "tensors")
 
-def are_written(state):
-    """Whether somebody has written tensors of a state since."""
-    if isinstance(state, tuple) and state and isinstance(state[0], Same):
-        tensor = state[0].tensor()
-        return tensor is not None and look(tensor)[1] != state[1]
-    return isinstance(state, (list, tuple)) and any(are_written(part) for part in state)
+    def __init__(self, block, tensors, *things):
+        found = list(tensors)
+        self.values = values = [look(thing, found) for thing in things]
+        for module in modules_of(block):
+            of_module = vars(module)
+            for name in of_module:
+                if name not in OF_ANY_MODULE:
+                    values.append(name)
+                    values.append(look(of_module[name], found))
+            found.extend(module._parameters.values())
+            found.extend(module._buffers.values())
+        found = [tensor for tensor in found if tensor is not None]
+        self.ids = [id(tensor) for tensor in found]
+        self.versions = [version_of(tensor) for tensor in found]
+        values.extend([tensor.requires_grad for tensor in found])
+        self.tensors = [weakref.ref(tensor) for tensor in found]
+
+    def __eq__(self, other):
+        return (
+            self.ids == other.ids
+            and self.versions == other.versions
+            and self.values == other.values
+            and all([tensor() is not None for tensor in self.tensors])
+        )
+
+    def is_written(self):
+        """Whether somebody has written its tensors since."""
+        for reference, version in zip(self.tensors, self.versions):
+            tensor = reference()
+            if tensor is not None and version_of(tensor) != version:
+                return True
+        return False
 
 
 def settings():
@@ -273,17 +285,17 @@ class Forward:
             return own(*args, **kwargs)
         if block.training not in self.watched:
             return self.watch(own, args, kwargs, again, tensors)
-        before, again = state_of(block, tensors), copy_of(again)
+        before, again = State(block, tensors), copy_of(again)
         was_set, after = settings(), None
 
         def first():
             nonlocal after
             result = own(*args, **kwargs)
-            after = state_of(block, tensors)  # it may have filled a cache
+            after = State(block, tensors)  # it may have filled a cache
             return result
 
         def second():
-            if after is not None and (state_of(block, tensors) != after or are_written(before)):
+            if after is not None and (after != State(block, tensors) or before.is_written()):
                 raise RuntimeError(CHANGED.format(type(block).__name__))
             with set_back(was_set):
                 return own(*again[0], **again[1])
@@ -292,10 +304,10 @@ class Forward:
 
     def watch(self, own, args, kwargs, again, tensors):
         is_training = self.block().training
-        before = state_of(self.block(), tensors), look(list(again)), random_state()
+        before = State(self.block(), tensors, *again), random_state()
         result = own(*args, **kwargs)
-        after = state_of(self.block(), tensors), look(list(again)), random_state()
-        if after == before:
+        after = State(self.block(), tensors, *again), random_state()
+        if before == after:
             self.is_fit = True
             self.watched.add(is_training)
         else:
