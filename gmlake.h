@@ -2455,10 +2455,10 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
         dirty.
    [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
         A capture's number is `capture` of exactly one stream, and its pool counts it. A forgotten
-        stream's number is given to a new stream once its work is complete. The number's epochs
-        and uses go on from there, so a tag, wait or pending block of the former stream reads
-        as complete; `born` shows that a live block is of the former stream. events has room for
-        every event that there is.
+        stream's number is given to a new stream once its work is complete: then nothing pending
+        waits for it. The number's epochs go on from there, so a tag or wait of the former stream
+        reads as complete; `born` shows that a live block is of the former stream. events has room
+        for every event that there is.
    [F6] The wait that a stream remembers names a closed epoch.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
@@ -2488,8 +2488,9 @@ typedef struct gmlk_fence {
 } gmlk_fence;
 
 typedef struct gmlk_stream {
-  /* The fields up to is_news keep their values when the number serves another stream [F5]: */
-  uint64_t epoch, done;   /* [F1] the open epoch; the last one known to be complete */
+  /* [F1] The open epoch; the last one known to be complete. Both stay when the number serves
+     another stream [F5]. */
+  uint64_t epoch, done;
   gmlk_link pending_uses; /* [N4] ring: the uses of pending blocks that wait for it; of >>pending */
   uint8_t is_news;      /* 1: an epoch completed since its pending blocks and tags were looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
@@ -5925,13 +5926,13 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
       return 0;
     streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
     if (!streams->items[i]) return 0;
-    gmlk_ring_init(&streams->items[i]->pending_uses);
     streams->count = i + 1;
     stream = (unsigned)i;
   }
   s = streams->items[stream];
   if (!s->epoch) s->epoch = 1;
-  memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [F5] */
+  memset(&s->pending_uses, 0, sizeof(*s) - offsetof(gmlk_stream, pending_uses));
+  gmlk_ring_init(&s->pending_uses);
   s->value = value;
   s->born = born;
   s->is_used = 1;
@@ -8715,7 +8716,7 @@ static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t a
    that one's stream is left, as it is behind all others.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
-   [G2] Blocks that were borrowed are in pools that are lent.
+   [G2] Live blocks that were borrowed are in pools that are lent.
 
    Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>slow, and
    O(streams that borrowed). Can fail: host memory, the driver. */
@@ -8883,7 +8884,6 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlake_result result;
   gmlk_window *w;
-  gmlk_extra *extra = NULL;
   int has_waited;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!number)
@@ -8910,9 +8910,6 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
     if (w->alias.stream == GMLK_GRAPH_OWNED && !w->is_known)
       gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
-  while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL) /* [G2] it is the graphs' */
-    if (extra->stream == number)
-      extra->block->flags = (uint8_t)((extra->block->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
   gmlk_pending_retag(&pool->arena, number, GMLK_GRAPH_OWNED);
   l->streams.items[number]->is_used = 0;
   pool->loan.number = 0;

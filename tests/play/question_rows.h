@@ -74,6 +74,10 @@ static const row question_rows[] = {
     {"a_pools_limit_holds_for_what_replaces_its_memory", TOGETHER,
      "{granule:16 cap:32} P0:4 +a-d=1/0 -ac q=3/0s foretold!L +e=3/0s!L q=2/0s foretold "
      "foretold-new=2 +e=2/0s"},
+    /* A's work need not be waited for. */
+    {"a_pool_counts_on_what_its_own_buffers_return", TOGETHER,
+     "{granule:16 cap:16} P0:4 N0:4/0^2 z0:2 z0:0@n +a=2@A hA -a@A q=4/0 foretold foretold-wait=0 "
+     "foretold-new=4 +b=4/0 host-waits=0"},
     {"what_home_returns_is_counted_on_by_a_pool", TOGETHER,
      "{granule:16 cap:8} P0 +a=6 -a h0 q=4/0 foretold foretold-wait=2 foretold-new=4 +a=4/0"},
     /* After the host's wait it would be what has to be left to others that forbids to grow. */

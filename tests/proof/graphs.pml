@@ -364,12 +364,8 @@ c_code {
       if (w.blocks[u].state == FREE && w.blocks[u].stream == number) w.blocks[u].stream = GRAPH;
     loan_shift(GRAPH, n, s->epoch);
     s->is_dirty = 1;
-    for (u = 0; u < CHUNKS; u++) { /* pending ones, too */
-      if (w.blocks[u].state != PENDING || w.blocks[u].stream != number) continue;
-      w.blocks[u].transient = 0;
-      w.blocks[u].in_graph = 1;
-      w.blocks[u].stream = GRAPH;
-    }
+    for (u = 0; u < CHUNKS; u++) /* pending ones, too */
+      if (w.blocks[u].state == PENDING && w.blocks[u].stream == number) w.blocks[u].stream = GRAPH;
     w.streams[number].is_used = 0;
     w.loan = 0;
     memset(w.users, 0, NUMBERS);
