@@ -3,6 +3,7 @@
 #include "play/lake.h"
 
 #include "cases.h"
+#include "unit/every_call.h"
 
 /* Plays a line; `look` is called before its first word and behind each. */
 static void plays(const char *line, void (*look)(void)) {
@@ -31,86 +32,27 @@ static void damage(void) {
 
 CASE(a_check_that_finds_damage) { plays("{} +a=1", damage); }
 
-/* Whatever it answers. */
-#define LAKE_CALL(call)                                  \
-  do {                                                   \
-    const uint64_t before = w.state_locks;               \
-    (void)(call);                                        \
-    judge(w.state_locks > before, "not locked: " #call); \
-    is_well(#call);                                      \
-  } while (0)
-
-static void ask_the_lake(void *none, gmlake_pool *of, gmlake_buffer *growing) {
-  gmlake_allocation_info info;
-  gmlake_alloc_desc wanted;
-  gmlake_query_info answer;
-  gmlake_buffer_info known;
-  gmlake_error_info error;
-  gmlake_budget budget;
-  gmlake_stats figures;
-  size_t count;
-  memset(&wanted, 0, sizeof(wanted));
-  figures.struct_bytes = 0;
-  LAKE_CALL(gmlake_query(lake, &wanted, NULL, &answer));
-  LAKE_CALL(gmlake_get_allocation(lake, none, &info));
-  LAKE_CALL(gmlake_get_pieces(lake, none, NULL, 0, &count));
-  LAKE_CALL(gmlake_get_chunks(lake, none, NULL, 0, &count));
-  LAKE_CALL(gmlake_get_map(lake, NULL, 0, &count));
-  LAKE_CALL(gmlake_find(lake, none, &info));
-  LAKE_CALL(gmlake_get_stats(lake, &figures));
-  LAKE_CALL(gmlake_pool_get_stats(lake, of, &figures));
-  LAKE_CALL(gmlake_buffer_get_info(lake, growing, &known));
-  LAKE_CALL(gmlake_get_budget(lake, &budget));
-  LAKE_CALL(gmlake_get_last_error(lake, &error));
-  LAKE_CALL(gmlake_check(lake));
-  LAKE_CALL(gmlake_reset_peaks(lake));
-}
-
-static void change_the_lake(void *none, gmlake_pool *of, gmlake_buffer *growing) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer = NULL;
-  gmlake_handle handle;
-  gmlake_pool *pool = NULL;
-  gmlake_alloc_desc nothing;
-  uint32_t chunk = GMLAKE_ANY_CHUNK;
-  size_t count;
-  void *ptr;
-  memset(&wanted, 0, sizeof(wanted));
-  memset(&nothing, 0, sizeof(nothing));
-  memset(&handle, 0, sizeof(handle));
-  wanted.max_bytes = wanted.chunk_bytes = w.chunk;
-  LAKE_CALL(gmlake_alloc(lake, 0, NULL, &ptr));
-  LAKE_CALL(gmlake_free(lake, none, NULL));
-  LAKE_CALL(gmlake_record_stream(lake, none, NULL));
-  LAKE_CALL(gmlake_mark_stream(lake, NULL, GMLAKE_STREAM_PLAIN));
-  LAKE_CALL(gmlake_forget_stream(lake, NULL));
-  LAKE_CALL(gmlake_pool_create(lake, NULL, &pool));
-  LAKE_CALL(gmlake_pool_destroy(lake, pool));
-  LAKE_CALL(gmlake_pool_lend(lake, of, NULL));
-  LAKE_CALL(gmlake_pool_recall(lake, of, NULL));
-  LAKE_CALL(gmlake_pool_sleep(lake, of, GMLAKE_SLEEP_DROP, NULL));
-  LAKE_CALL(gmlake_pool_wake(lake, of));
-  LAKE_CALL(gmlake_capture_begin(lake, value_in(1), of));
-  LAKE_CALL(gmlake_capture_end(lake, value_in(1)));
-  LAKE_CALL(gmlake_buffer_create(lake, &wanted, &buffer));
-  LAKE_CALL(gmlake_buffer_destroy(lake, buffer, NULL));
-  LAKE_CALL(gmlake_buffer_resize(lake, growing, 0, NULL));
-  LAKE_CALL(gmlake_buffer_commit(lake, growing, 0, w.chunk, NULL));
-  LAKE_CALL(gmlake_buffer_commit_chunks(lake, growing, 0, w.chunk, &chunk, NULL));
-  LAKE_CALL(gmlake_buffer_discard(lake, growing, 0, w.chunk, NULL));
-  LAKE_CALL(gmlake_buffer_resize(lake, growing, 0, NULL));
-  LAKE_CALL(gmlake_export(lake, none, SHARED_AS, NULL, 0, &count));
-  LAKE_CALL(gmlake_import(lake, &handle, 1, &ptr));
-  LAKE_CALL(gmlake_reserve(lake, NULL, 0, NULL));
-  LAKE_CALL(gmlake_admit(lake, &nothing, 1, NULL, NULL));
-  LAKE_CALL(gmlake_trim(lake, 0, NULL));
-}
-
+/* Whatever they answer. */
 static void call_the_lake(void) {
-  gmlake_buffer *growing = w.buffers[0].value;
-  if (!growing) return;
-  ask_the_lake(&growing, w.pools[1].value, growing);
-  change_the_lake(&growing, w.pools[1].value, growing);
+  const uint64_t asked = w.state_locks;
+  gmlake_error_info error;
+  size_t i;
+  (void)gmlake_get_last_error(lake, &error);
+  judge(w.state_locks > asked, "get_last_error");
+  memset(&every, 0, sizeof(every));
+  every.chunk = w.chunk;
+  every.stream = value_in(1);
+  every.live = &every;
+  every.pool = w.pools[1].value;
+  every.buffer = w.buffers[0].value;
+  for (i = 0; every.buffer && i < EVERY_ROWS; i++) {
+    const uint64_t before = w.state_locks;
+    if (every_rows[i].call == every_destroy) continue;
+    (void)every_rows[i].call();
+    judge(w.state_locks > before, every_rows[i].name);
+    is_well(every_rows[i].name);
+  }
+  if (every.buffer) (void)gmlake_buffer_resize(lake, every.buffer, 0, NULL);
 }
 
 CASE(every_call_takes_the_state_lock) { plays("{share} P0 N0:4", call_the_lake); }

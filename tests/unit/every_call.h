@@ -1,15 +1,22 @@
-/* Every public function that takes the state lock, called with arguments that are right: for tests
-   of who may call at all. Include after fixture.h. */
+/* Every public function that takes the state lock, called with arguments that are right, but for
+   the address where `live` is none: for tests of who may call at all. Behind fixture.h it makes
+   what they are called with. */
 #if !defined(EVERY_CALL_H)
 #define EVERY_CALL_H
 
 static struct every { /* of the lake; what is live stays so where the calls are refused */
+  size_t chunk;
+  gmlake_stream stream;
   void *live;
-  gmlake_pool *pool;
-  gmlake_buffer *buffer;
+  gmlake_pool *pool, *made_pool;
+  gmlake_buffer *buffer, *made_buffer;
 } every;
 
+#if defined(FIXTURE_H)
 static inline void every_open(void) {
+  memset(&every, 0, sizeof(every));
+  every.chunk = C;
+  every.stream = (gmlake_stream)(uintptr_t)77;
   every.live = take(C);
   every.pool = open_pool(0);
   every.buffer = open_buffer(2);
@@ -20,21 +27,22 @@ static inline void every_close(void) {
   step(gmlake_pool_destroy(lake, every.pool));
   drop(every.live);
 }
+#endif
 
 static gmlake_result every_alloc(void) {
   void *ptr = &ptr;
-  gmlake_result result = gmlake_alloc(lake, C, LEGACY, &ptr);
+  gmlake_result result = gmlake_alloc(lake, 0, NULL, &ptr);
   assert_null(ptr);
   return result;
 }
-static gmlake_result every_free(void) { return gmlake_free(lake, every.live, LEGACY); }
+static gmlake_result every_free(void) { return gmlake_free(lake, every.live, NULL); }
 static gmlake_result every_record(void) {
-  return gmlake_record_stream(lake, every.live, (gmlake_stream)(uintptr_t)77);
+  return gmlake_record_stream(lake, every.live, every.stream);
 }
 static gmlake_result every_mark(void) {
-  return gmlake_mark_stream(lake, LEGACY, GMLAKE_STREAM_URGENT);
+  return gmlake_mark_stream(lake, NULL, GMLAKE_STREAM_PLAIN);
 }
-static gmlake_result every_forget(void) { return gmlake_forget_stream(lake, LEGACY); }
+static gmlake_result every_forget(void) { return gmlake_forget_stream(lake, NULL); }
 static gmlake_result every_get_allocation(void) {
   gmlake_allocation_info info;
   return gmlake_get_allocation(lake, every.live, &info);
@@ -43,10 +51,10 @@ static gmlake_result every_get_pieces(void) {
   size_t count;
   return gmlake_get_pieces(lake, every.live, NULL, 0, &count);
 }
+static gmlake_alloc_desc nothing; /* is wanted */
 static gmlake_result every_query(void) {
-  const gmlake_alloc_desc wanted = request(C, 0, NULL);
   gmlake_query_info info;
-  return gmlake_query(lake, &wanted, LEGACY, &info);
+  return gmlake_query(lake, &nothing, NULL, &info);
 }
 static gmlake_result every_find(void) {
   gmlake_allocation_info info;
@@ -60,11 +68,10 @@ static gmlake_result every_get_map(void) {
   size_t count;
   return gmlake_get_map(lake, NULL, 0, &count);
 }
-static gmlake_result every_reserve(void) { return gmlake_reserve(lake, NULL, 2 * C, LEGACY); }
+static gmlake_result every_reserve(void) { return gmlake_reserve(lake, NULL, 0, NULL); }
 static gmlake_result every_admit(void) {
-  const gmlake_alloc_desc wanted = request(C, 0, NULL);
   size_t lacking = 1;
-  const gmlake_result result = gmlake_admit(lake, &wanted, 1, LEGACY, &lacking);
+  const gmlake_result result = gmlake_admit(lake, &nothing, 1, NULL, &lacking);
   assert_int_equal(lacking, 0);
   return result;
 }
@@ -74,36 +81,52 @@ static gmlake_result every_pool_get_stats(void) {
   return gmlake_pool_get_stats(lake, every.pool, &now);
 }
 static gmlake_result every_pool_create(void) {
-  gmlake_pool *pool;
-  return gmlake_pool_create(lake, NULL, &pool);
+  return gmlake_pool_create(lake, NULL, &every.made_pool);
 }
-static gmlake_result every_pool_destroy(void) { return gmlake_pool_destroy(lake, every.pool); }
+static gmlake_result every_pool_destroy(void) {
+  return gmlake_pool_destroy(lake, every.made_pool ? every.made_pool : every.pool);
+}
+static gmlake_result every_pool_lend(void) { return gmlake_pool_lend(lake, every.pool, NULL); }
+static gmlake_result every_pool_recall(void) { return gmlake_pool_recall(lake, every.pool, NULL); }
+static gmlake_result every_pool_sleep(void) {
+  return gmlake_pool_sleep(lake, every.pool, GMLAKE_SLEEP_DROP, NULL);
+}
+static gmlake_result every_pool_wake(void) { return gmlake_pool_wake(lake, every.pool); }
+static gmlake_result every_export(void) {
+  size_t count;
+  return gmlake_export(lake, every.live, GMLAKE_HANDLE_POSIX_FD, NULL, 0, &count);
+}
+static gmlake_result every_import(void) {
+  gmlake_handle handle;
+  void *ptr;
+  memset(&handle, 0, sizeof(handle));
+  return gmlake_import(lake, &handle, 1, &ptr);
+}
 static gmlake_result every_capture_begin(void) {
-  return gmlake_capture_begin(lake, (gmlake_stream)(uintptr_t)77, every.pool);
+  return gmlake_capture_begin(lake, every.stream, every.pool);
 }
-static gmlake_result every_capture_end(void) {
-  return gmlake_capture_end(lake, (gmlake_stream)(uintptr_t)77);
-}
+static gmlake_result every_capture_end(void) { return gmlake_capture_end(lake, every.stream); }
 static gmlake_result every_buffer_create(void) {
-  gmlake_buffer_desc wanted = buffer_desc(C);
-  gmlake_buffer *buffer;
-  return gmlake_buffer_create(lake, &wanted, &buffer);
+  gmlake_buffer_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = wanted.chunk_bytes = every.chunk;
+  return gmlake_buffer_create(lake, &wanted, &every.made_buffer);
 }
 static gmlake_result every_buffer_destroy(void) {
-  return gmlake_buffer_destroy(lake, every.buffer, LEGACY);
+  return gmlake_buffer_destroy(lake, every.made_buffer ? every.made_buffer : every.buffer, NULL);
 }
 static gmlake_result every_buffer_resize(void) {
-  return gmlake_buffer_resize(lake, every.buffer, C, LEGACY);
+  return gmlake_buffer_resize(lake, every.buffer, every.chunk, NULL);
 }
 static gmlake_result every_buffer_commit(void) {
-  return gmlake_buffer_commit(lake, every.buffer, C, C, LEGACY);
+  return gmlake_buffer_commit(lake, every.buffer, every.chunk, every.chunk, NULL);
 }
 static gmlake_result every_buffer_commit_chunks(void) {
   uint32_t chunk = GMLAKE_ANY_CHUNK;
-  return gmlake_buffer_commit_chunks(lake, every.buffer, C, C, &chunk, LEGACY);
+  return gmlake_buffer_commit_chunks(lake, every.buffer, every.chunk, every.chunk, &chunk, NULL);
 }
 static gmlake_result every_buffer_discard(void) {
-  return gmlake_buffer_discard(lake, every.buffer, C, C, LEGACY);
+  return gmlake_buffer_discard(lake, every.buffer, every.chunk, every.chunk, NULL);
 }
 static gmlake_result every_buffer_get_info(void) {
   gmlake_buffer_info info;
@@ -142,6 +165,12 @@ static const struct every_row {
                   {"pool_get_stats", every_pool_get_stats},
                   {"pool_create", every_pool_create},
                   {"pool_destroy", every_pool_destroy},
+                  {"pool_lend", every_pool_lend},
+                  {"pool_recall", every_pool_recall},
+                  {"pool_sleep", every_pool_sleep},
+                  {"pool_wake", every_pool_wake},
+                  {"export", every_export},
+                  {"import", every_import},
                   {"capture_begin", every_capture_begin},
                   {"capture_end", every_capture_end},
                   {"buffer_create", every_buffer_create},
