@@ -380,60 +380,6 @@ CASE(a_capture_begins_behind_a_wait_for_the_device) {
   finish();
 }
 
-static size_t waits_of_b;
-static int is_late;
-static gmlake_stream late;
-static void *late_event;
-
-static void *borrow(gmlake_stream stream) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_TRANSIENT, graphs);
-  void *ptr = NULL;
-  assert_ok(gmlake_alloc_with(lake, &wanted, stream, &ptr));
-  return ptr;
-}
-
-/* Another thread borrows, works and frees, once. */
-static gmlake_result device_wait_then(void *user, int *out_code) {
-  gmlake_result result = mock->device_wait(user, out_code);
-  if (is_late++) return result;
-  gmlake_mock_stream_hold(mock, late);
-  assert_ok(gmlake_free(lake, borrow(late), late));
-  return result;
-}
-static gmlake_result record_then(void *user, void *event, gmlake_stream stream, int *out_code) {
-  if (stream == late) late_event = event;
-  return mock->event_record(user, event, stream, out_code);
-}
-static gmlake_result wait_then(void *user, gmlake_stream stream, void *event, int *out_code) {
-  waits_of_b += stream == B && late_event && event == late_event;
-  return mock->stream_wait(user, stream, event, out_code);
-}
-
-/* The stream of recall comes behind all who borrowed, also while it made the host wait. */
-CASE(recall_follows_who_borrowed_while_it_waited) {
-  void *one, *two;
-  open_untold(device_wait_then);
-  hooked.event_record = record_then;
-  hooked.stream_wait = wait_then;
-  late = open_stream();
-  late_event = NULL;
-  waits_of_b = 0;
-  is_late = 0;
-  assert_ok(gmlake_capture_begin(lake, B, graphs));
-  one = take_from(graphs, C, B);
-  two = take_from(graphs, C, B);
-  drop_on(one, B);
-  drop_on(two, B);
-  assert_ok(gmlake_capture_end(lake, B));
-  assert_ok(gmlake_pool_lend(lake, graphs, B));
-  lose(borrow(A));
-  assert_ok(gmlake_pool_recall(lake, graphs, B));
-  assert_int_equal(waits_of_b, 1);
-  gmlake_mock_stream_finish(mock, late);
-  assert_ok(gmlake_pool_destroy(lake, graphs));
-  finish();
-}
-
 /* ---- Ends of loops --------------------------------------------------------------------------- */
 
 static unsigned told;

@@ -456,12 +456,16 @@ static unsigned char freed_on(const block *b, unsigned turn) {
 static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   const int named = w.named;
   const gmlake_stats all = stats();
+  gmlake_alloc_desc one;
   unsigned turn;
   size_t i;
   int is_freed;
   void *ptr = &ptr;
   (void)user;
+  memset(&one, 0, sizeof(one));
+  one.bytes = 1;
   judge(BIT(info->result) & LACK, "the handler is called for another error");
+  judge(now->verb != 'Y', "the handler is asked for an admission");
   judge(w.locks_held == w.held_outside, "the handler runs with a lock held");
   judge(
       info->result != GMLAKE_ERROR_LIMIT_REACHED || info->limit_bytes || desc.driver_free_bytes_min,
@@ -473,6 +477,8 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
         "gmlake_alloc in the handler");
   judge(gmlake_pool_wake(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
         "gmlake_pool_wake in the handler");
+  judge(gmlake_admit(l, &one, 1, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
+        "gmlake_admit in the handler");
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
   meddle_in(ON_HANDLER);

@@ -1261,6 +1261,9 @@ static const row rows[] = {
     {"more_than_there_can_be_is_not_admitted", TOGETHER,
      "{granule:16 cap:16} hA +z=4@A -z@A mark Y:4*5@A!O lacking=4 grown=0 host-waits=0 calls=1 "
      "says:262144_bytes_too_many:_free_as_many Y:4,512b*4@A!O lacking=512b failures=0 T:0"},
+    /* The caller decides what has to give way: the judge says no to a handler that runs. */
+    {"no_handler_is_asked_for_an_admission", TOGETHER,
+     "{granule:16 cap:8 oom} +a=4 Y:5*1!O lacking=1 says:65536_bytes_too_many:_free_as_many"},
     {"limits_hold_for_what_is_admitted", TOGETHER,
      "{granule:16 cap:16 limit:8} Y:4*3@A!L lacking=4 reserved=0 Y:4*5@A!O lacking=12 Y:4*2@A"},
     {"what_is_admitted_leaves_memory_for_others", TOGETHER,
@@ -1830,6 +1833,10 @@ static const row rows[] = {
     {"a_loan_while_recall_waits_is_not_recalled", TOGETHER,
      "{granule:16 cap:16 may-end} P0 BA:0/0 +p=4@A -p@A EA l0@A +b=2@B/t pool:b=0 fail:record=1N "
      "-b@B in:device-wait=1( +c=1@B/t ) L0@A!B pool:c=0 -c@B L0@A D0"},
+    /* Who borrows, works and frees while it makes the host wait is waited for, too: C is gone. */
+    {"recall_follows_who_borrowed_while_it_waited", TOGETHER,
+     "{granule:16 cap:8 may-end} P0 +z=512b@D -z@D BB:0/0 +a-b=1@B -ab@B EB l0@B +c=1@A/0t "
+     "+y=512b@C -y@C rc@C hC kC!U -c@A in:device-wait=1( +d=1@D/0t hD ud@D -d@D ) L0@B waits=3"},
     /* What is done for a borrower is told with its request, label and time; without leave to stitch
        or to grow what lies there serves. */
     {"steps_for_borrowers_are_told", TOGETHER,

@@ -356,36 +356,6 @@ CASE(the_handler_may_do_all_but_allocate) {
   }
 }
 
-static int admit_inside(void *user, gmlake *from, const gmlake_error_info *info) {
-  const gmlake_alloc_desc wanted = request(C, 0, NULL);
-  size_t lacking = 1;
-  (void)info;
-  assert_error(gmlake_admit(from, &wanted, 1, LEGACY, &lacking), INVALID_ARGUMENT);
-  assert_int_equal(lacking, 0);
-  ++*(int *)user;
-  return 0;
-}
-
-/* The caller decides what has to give way, so the handler is not asked. */
-CASE(the_handler_is_not_asked_for_an_admission) {
-  const gmlake_alloc_desc wanted = request(5 * C, 0, NULL);
-  size_t lacking = 0;
-  int calls = 0;
-  prepare(8);
-  desc.oom.fn = admit_inside;
-  desc.oom.user = &calls;
-  open_lake();
-  (void)take(4 * C);
-  step_error(gmlake_admit(lake, &wanted, 1, LEGACY, &lacking), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(lacking, C);
-  assert_string_equal(last_error().call, "gmlake_admit");
-  assert_non_null(strstr(last_error().text, "65536 bytes too many: free as many, or"));
-  assert_int_equal(calls, 0);
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(calls, 1);
-  finish();
-}
-
 /* A model's weights and its graph's memory, of two pools: both or none. */
 CASE(an_admission_may_span_pools) {
   gmlake_alloc_desc wanted[3];

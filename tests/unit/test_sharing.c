@@ -1,12 +1,9 @@
-/* Export and import, beside the rows of tests/play: wrong arguments, backends that cannot share,
-   too many descriptors, and other processes, which may be killed. */
+/* Export and import, beside the rows of tests/play: wrong arguments, backends that cannot share, and
+   too many descriptors. */
 #include "fixture.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #define FD GMLAKE_HANDLE_POSIX_FD
 
@@ -156,116 +153,6 @@ CASE(the_limit_on_descriptors_is_named) {
   drop(import_now());
   close_handles();
   drop(block);
-  finish();
-}
-
-/* ---- Processes ------------------------------------------------------------------------------- */
-
-static void send_handles(int to) {
-  char control[CMSG_SPACE(8 * sizeof(int))];
-  struct iovec part = {handles, handle_count * sizeof(gmlake_handle)};
-  struct msghdr message;
-  struct cmsghdr *head;
-  size_t i;
-  memset(&message, 0, sizeof(message));
-  memset(control, 0, sizeof(control));
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = CMSG_SPACE(handle_count * sizeof(int));
-  head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(handle_count * sizeof(int));
-  for (i = 0; i < handle_count; i++)
-    memcpy(CMSG_DATA(head) + i * sizeof(int), &handles[i].fd, sizeof(int));
-  assert_int_equal(sendmsg(to, &message, 0), part.iov_len);
-}
-
-static int receive_handles(int from) {
-  char control[CMSG_SPACE(8 * sizeof(int))];
-  struct iovec part = {handles, sizeof(handles)};
-  struct msghdr message;
-  ssize_t bytes;
-  size_t i;
-  memset(&message, 0, sizeof(message));
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  bytes = recvmsg(from, &message, 0);
-  if (bytes <= 0) return 0;
-  handle_count = (size_t)bytes / sizeof(gmlake_handle);
-  for (i = 0; i < handle_count; i++)
-    memcpy(&handles[i].fd, CMSG_DATA(CMSG_FIRSTHDR(&message)) + i * sizeof(int), sizeof(int));
-  return 1;
-}
-
-/* The other process: has what it gets, writes to it, and gives it back, until it is killed. */
-static void import_for_ever(int from) {
-  gmlake_backend *own;
-  gmlake_desc own_desc;
-  gmlake *own_lake;
-  void *ptr;
-  memset(&own_desc, 0, sizeof(own_desc));
-  if (gmlake_mock_create(NULL, &own)) _exit(1);
-  own_desc.backend = own;
-  if (gmlake_create(&own_desc, &own_lake)) _exit(2);
-  while (receive_handles(from)) {
-    if (gmlake_import(own_lake, handles, handle_count, &ptr)) _exit(3);
-    while (handle_count) (void)close(handles[--handle_count].fd);
-    *(volatile char *)ptr = 42;
-    if (write(from, "x", 1) != 1) _exit(4);
-    if (gmlake_free(own_lake, ptr, NULL)) _exit(5);
-  }
-  _exit(0);
-}
-
-CASE(importers_may_be_killed) {
-  size_t before = open_descriptors(), metadata = 0;
-  unsigned round;
-  prepare(64);
-  desc.chunk_bytes = 0;
-  gmlake_mock_destroy(mock);
-  assert_ok(gmlake_mock_create(NULL, &mock));
-  desc.backend = mock;
-  desc.handle_types = FD;
-  open_lake();
-  before = open_descriptors();
-  for (round = 0; round < 20; round++) {
-    int pair[2], status;
-    unsigned i, dies_at = round % 5 ? round % 5 : 9;
-    pid_t child;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
-    child = fork();
-    assert_true(child >= 0);
-    if (!child) {
-      (void)close(pair[0]);
-      import_for_ever(pair[1]);
-    }
-    (void)close(pair[1]);
-    for (i = 0; i < 9; i++) {
-      char *block = (char *)take_flags(4 << 20, GMLAKE_EXCLUSIVE), answer;
-      block[0] = 1;
-      export_now(block, 2);
-      if (i == dies_at) assert_int_equal(kill(child, SIGKILL), 0);
-      if (i < dies_at) {
-        send_handles(pair[0]);
-        assert_int_equal(read(pair[0], &answer, 1), 1);
-        assert_int_equal(block[0], 42);
-      }
-      close_handles();
-      drop(block);
-    }
-    (void)close(pair[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-    if (!round) metadata = stats().metadata_bytes;
-    assert_int_equal(stats().metadata_bytes, metadata);
-    assert_int_equal(stats().reserved_bytes, 0);
-    assert_int_equal(census().handle_count, 0);
-    assert_int_equal(open_descriptors(), before);
-  }
   finish();
 }
 
