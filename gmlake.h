@@ -1646,8 +1646,6 @@ static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
   return 1;
 }
 
-static size_t gmlk_to_bytes(uint64_t grains) { return (size_t)grains * GMLK_GRAIN; }
-
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -2185,13 +2183,9 @@ static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) 
   return GMLK_NO_ENTRY;
 }
 
-static inline gmlk_block *gmlk_index_at(const gmlk_index *index, size_t entry) {
-  return index->rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
-}
-
 static gmlk_block *gmlk_index_get(const gmlk_index *index, uint64_t address) {
   const size_t entry = gmlk_index_find(index, address);
-  return entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(index, entry);
+  return entry == GMLK_NO_ENTRY ? NULL : index->rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
 }
 
 static inline void gmlk_index_put(gmlk_index *index, uint64_t address, gmlk_block *block) {
@@ -2225,11 +2219,12 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
   grown.memory = gmlk_host_alloc(host, (grown.row_count + 1) * sizeof(gmlk_row));
   if (!grown.memory) return 0;
   grown.rows = (gmlk_row *)gmlk_line_from(grown.memory);
-  for (i = 0; i < index->row_count * GMLK_ROW; i++)
-    if (gmlk_index_at(index, i))
-      gmlk_index_put(&grown,
-                     index->rows[i / GMLK_ROW].address[i % GMLK_ROW] & ~(uint64_t)(GMLK_GRAIN - 1),
-                     gmlk_index_at(index, i));
+  for (i = 0; i < index->row_count * GMLK_ROW; i++) {
+    const gmlk_row *row = &index->rows[i / GMLK_ROW];
+    gmlk_block *block = row->block[i % GMLK_ROW];
+    if (block)
+      gmlk_index_put(&grown, row->address[i % GMLK_ROW] & ~(uint64_t)(GMLK_GRAIN - 1), block);
+  }
   gmlk_index_destroy(index, host);
   *index = grown;
   return 1;
@@ -2399,11 +2394,6 @@ typedef struct gmlk_batch {
   int end_code;
 } gmlk_batch;
 
-/* The time by the backend's clock. */
-static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
-  return batch->driver->backend->clock_ns(batch->driver->backend->user);
-}
-
 /* Counts a call, and keeps its error by [D1]. */
 static gmlake_result gmlk_batch_called(gmlk_batch *batch, gmlake_result result, const char *call) {
   batch->calls++;
@@ -2524,7 +2514,7 @@ typedef struct gmlk_streams {
   size_t used_count;     /* the same, and forgotten ones until their work is complete */
   int may_end;       /* 1: GMLAKE_STREAMS_MAY_END; a stream is gone if its value has another id */
   unsigned has_none; /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
-  gmlake_stream last_value; /* the last stream found, */
+  gmlake_stream last_value; /* the last stream found, as it was named, */
   unsigned last;            /* and its number; 0: none */
   void **events;            /* [F5] idle ones: a stack */
   size_t event_count, event_capacity;
@@ -2545,6 +2535,11 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
 /* Whether only a wait for the whole device completes the open epoch. */
 static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
   return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
+}
+
+/* Whether all that was freed on the stream is known to be complete. */
+static int gmlk_stream_is_complete(const gmlk_stream *s) {
+  return !s->is_dirty && s->done + 1 == s->epoch;
 }
 
 /* The oldest fence that covers the epoch, or NULL. */
@@ -2740,16 +2735,17 @@ enum { /* gmlk_arena.sleep */
 typedef struct gmlk_arena {
   gmlk_host *host;
   gmlk_records *records;
-  gmlk_area area;       /* its home addresses; a bare one has a limit without any */
-  size_t chunk_bytes;   /* a power of two */
-  size_t limit_bytes;   /* of its chunks together; 0: none but the lake's */
-  unsigned chunk_log;   /* log2 of a chunk's grains */
-  uint32_t number;      /* its index in lake->arenas */
-  uint32_t slot_count;  /* slots tiled */
-  int keeps_apart;      /* 1: a policy decides which free blocks are joined */
-  size_t slot_capacity; /* of firsts, which has one entry more, for the edge */
-  gmlk_block **firsts;  /* [A4] by slot */
-  gmlk_chunks chunks;   /* [A5] by slot */
+  gmlk_area area;        /* its home addresses; a bare one has a limit without any */
+  size_t chunk_bytes;    /* a power of two */
+  size_t limit_bytes;    /* of its chunks together; 0: none but the lake's */
+  unsigned chunk_log;    /* log2 of a chunk's grains */
+  uint32_t chunk_grains; /* of one chunk */
+  uint32_t number;       /* its index in lake->arenas */
+  uint32_t slot_count;   /* slots tiled */
+  int keeps_apart;       /* 1: a policy decides which free blocks are joined */
+  size_t slot_capacity;  /* of firsts, which has one entry more, for the edge */
+  gmlk_block **firsts;   /* [A4] by slot */
+  gmlk_chunks chunks;    /* [A5] by slot */
   size_t backed_bytes, backed_bytes_peak; /* of its chunks that are not in quarantine, as of the end
                                              of the last driver's part */
   void *scratch;        /* holds the three below, or a gmlk_slots, during one plan */
@@ -2789,14 +2785,12 @@ typedef struct gmlk_arena {
 #define GMLK_SMALL_RESERVE_FROM 32u  /* slots that an arena has before, and that it may still get */
 #endif
 
-static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
 static uint32_t gmlk_slot_at(const gmlk_arena *a, uint32_t slot) { return slot << a->chunk_log; }
 static uint32_t gmlk_slot_of(const gmlk_arena *a, uint32_t at) { return at >> a->chunk_log; }
-static uint32_t gmlk_block_end(const gmlk_block *b) { return b->at + b->grains; }
 
 /* The first slot that begins at this grain or behind it. */
 static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
-  return (uint32_t)(((uint64_t)at + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
+  return (uint32_t)(((uint64_t)at + a->chunk_grains - 1) >> a->chunk_log);
 }
 
 /* The base of the extent that a slot lies in; 0: there is none. O(extents). */
@@ -2965,13 +2959,13 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
     gmlk_runs_beside(a, before, behind, &left, &right);
     b->state = GMLK_RESERVED;
     if (left.head) gmlk_run_enter(a, left.head, b->at - left.at);
-    if (right.head) gmlk_run_enter(a, behind, right.end - gmlk_block_end(b));
+    if (right.head) gmlk_run_enter(a, behind, right.end - (b->at + b->grains));
   } else if (stream != GMLK_GRAPH_OWNED) {
     left = gmlk_run_of(a, b);
     gmlk_run_leave(a, left.head);
     b->state = GMLK_RESERVED;
     if (left.head != b) gmlk_run_enter(a, left.head, b->at - left.at);
-    if (gmlk_has_tag(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
+    if (gmlk_has_tag(behind, stream)) gmlk_run_enter(a, behind, left.end - (b->at + b->grains));
   }
   b->state = GMLK_RESERVED;
 }
@@ -2980,7 +2974,7 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
    neighbour, but the runs beside it: a clean one joins or lengthens them. */
 static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *head = b;
-  uint32_t at = gmlk_block_end(before), end = behind->at;
+  uint32_t at = before->at + before->grains, end = behind->at;
   gmlk_run_bounds left, right;
   b->state = GMLK_RESERVED;
   b->its.hole = 0;
@@ -3135,11 +3129,11 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
     gmlk_link_free(a, b, GMLK_FREE);
     b = first;
   }
-  while (gmlk_block_end(b) < end) {
+  while (b->at + b->grains < end) {
     b = b->next;
     gmlk_unlink_free(a, b);
   }
-  if (gmlk_block_end(b) > end) {
+  if (b->at + b->grains > end) {
     gmlk_block *front = gmlk_split(a, b, end - b->at);
     if (first == b) first = front;
     gmlk_link_free(a, front->next, GMLK_FREE);
@@ -3194,7 +3188,7 @@ GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uin
 static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
   for (;;) {
-    uint32_t block_end = gmlk_block_end(first);
+    uint32_t block_end = first->at + first->grains;
     gmlk_block *next = first->next;
     gmlk_put(a, first, first->stream, first->u.epoch);
     if (block_end == end) return;
@@ -3204,11 +3198,11 @@ static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grai
 
 /* The block that holds the grain. It walks from the nearer end of the chunk. */
 static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
-  const uint32_t slot = gmlk_slot_of(a, at), half = gmlk_chunk_grains(a) >> 1;
+  const uint32_t slot = gmlk_slot_of(a, at), half = a->chunk_grains >> 1;
   gmlk_block *b;
   if (at + 1 < gmlk_slot_at(a, slot) + half) {
     b = a->firsts[slot];
-    while (gmlk_block_end(b) <= at) b = b->next;
+    while (b->at + b->grains <= at) b = b->next;
     return b;
   }
   b = a->firsts[slot + 1]; /* the edge behind the last slot */
@@ -3495,8 +3489,7 @@ static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *
 static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
                              int whole_only) {
   const uint32_t at = w->pieces[0].at;
-  return !(at & (align - 1)) &&
-         (!whole_only || !((at | w->self.grains) & (gmlk_chunk_grains(a) - 1)));
+  return !(at & (align - 1)) && (!whole_only || !((at | w->self.grains) & (a->chunk_grains - 1)));
 }
 
 /* Whether the requester may have an idle window, and it suits. One that an owned block is in the
@@ -3548,9 +3541,6 @@ static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
   return gmlk_area_base(&space->area, va->at) + (uint64_t)va->at * a->chunk_bytes;
 }
 
-/* The window that a range of address space in use belongs to. */
-static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *)va->u.owner; }
-
 /* ---- >>forward ---------------------------------------------------------------------------------
    What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
    frees before all else. No other function calls what stands below it. */
@@ -3582,7 +3572,7 @@ static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_pla
    pieces of a plan from FREE, or PENDING, to RESERVED: a requester that may wait has its stream
    wait on the device for what still uses them, and pending blocks among them end. After an error
    none is reserved, but waits that were queued, and blocks that ended, stay so. */
-static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value);
+static unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
 static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
 static gmlake_result gmlk_refresh(gmlake *l, int close);
@@ -3594,12 +3584,10 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
 /* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream);
 
-/* Extra records: labels, and blocks that gmlake_record_stream named other streams for. */
+/* Extra records: labels, and the streams that gmlake_record_stream named for a block. */
 static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label);
 static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
-static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream);
-static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
 static void gmlk_fill(gmlake *l, const gmlk_block *b, unsigned byte);
 
 /* Errors in words, and what the observer is told. */
@@ -3787,7 +3775,7 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
   batch->how = how;
   if (how & GMLK_UNLOCKED) gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   if (how & GMLK_LIGHTLY) return GMLAKE_OK;
-  batch->start_ns = gmlk_batch_clock(batch);
+  batch->start_ns = backend->clock_ns(backend->user);
   batch->mode = GMLK_RELAXED;
   batch->result =
       gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->code));
@@ -3853,7 +3841,7 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   if (batch->is_relaxed) {
     batch->end_result = gmlk_backend_result(
         backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
-    if (batch->calls) batch->ns = gmlk_batch_clock(batch) - batch->start_ns;
+    if (batch->calls) batch->ns = backend->clock_ns(backend->user) - batch->start_ns;
   }
   if (batch->how & GMLK_UNLOCKED) {
     gmlk_spinlock_lock(&l->state_lock, l->has_locks);
@@ -4055,7 +4043,7 @@ static unsigned gmlk_end_tries(uint32_t runs) {
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const gmlk_bins *own = a->bins[stream], *clean = a->bins[GMLK_CLEAN];
-  const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
+  const unsigned chunk_bin = gmlk_bin_of(a->chunk_grains);
   unsigned tag, bin = chunk_bin, tries;
   memset(supply, 0, sizeof(*supply));
   while ((tries = gmlk_supply_tries(a, supply, grains)) != 0) {
@@ -4086,15 +4074,15 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
   memset(supply, 0, sizeof(*supply));
   while (slot <= a->slot_count) {
     gmlk_block *b = a->firsts[slot];
-    uint32_t boundary = gmlk_slot_at(a, slot), end = gmlk_block_end(b);
+    uint32_t boundary = gmlk_slot_at(a, slot), end = b->at + b->grains;
     slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
     if (!gmlk_may_take(streams, requester, b)) {
       b = b->prev; /* a run that ends here and is shorter than a chunk meets no other boundary */
-      if (gmlk_block_end(b) != boundary || !gmlk_may_take(streams, requester, b)) continue;
+      if (b->at + b->grains != boundary || !gmlk_may_take(streams, requester, b)) continue;
       end = boundary;
     } else {
       while (gmlk_may_take(streams, requester, b->next)) b = b->next;
-      end = gmlk_block_end(b);
+      end = b->at + b->grains;
       slot = gmlk_slot_of(a, end) + 1;
     }
     while (gmlk_may_take(streams, requester, b->prev)) b = b->prev;
@@ -4122,7 +4110,7 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t 
    begins, for what is left then, or GMLK_NOWHERE. */
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
-  const uint32_t chunk = gmlk_chunk_grains(a);
+  const uint32_t chunk = a->chunk_grains;
   uint32_t run;
   for (run = 0; run < supply->run_count && *left; run++) {
     const uint32_t at = gmlk_slot_at(a, a->runs[run].slot);
@@ -4156,7 +4144,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_plan *plan) {
-  const uint32_t chunk = gmlk_chunk_grains(a);
+  const uint32_t chunk = a->chunk_grains;
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
@@ -4225,7 +4213,7 @@ static gmlk_walk gmlk_walk_of(const gmlk_arena *a) {
 static gmlk_alias *gmlk_walk_next(gmlk_walk *walk) {
   gmlk_alias *x;
   while (walk->va && walk->va != &walk->arena->window_space.tail) {
-    x = walk->va->state == GMLK_LIVE ? &gmlk_va_window(walk->va)->alias : NULL;
+    x = walk->va->state == GMLK_LIVE ? &((gmlk_window *)walk->va->u.owner)->alias : NULL;
     walk->va = walk->va->next;
     if (x && x->state) return x;
   }
@@ -4380,7 +4368,7 @@ static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t dri
   w = gmlk_window_at(x);
   if (w->number) {
     l->stats.stitch_evict_count++;
-    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, x->address, gmlk_to_bytes(w->self.grains), driver_ns,
+    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, x->address, w->self.grains * GMLK_GRAIN, driver_ns,
               reason);
   }
   gmlk_window_discard(l, a, w);
@@ -4454,7 +4442,7 @@ static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester
   r->is_reuse = 1;
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an idle window has exactly the size";
-  gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->alias.address, gmlk_to_bytes(w->self.grains), 0, r->reason);
+  gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->alias.address, w->self.grains * GMLK_GRAIN, 0, r->reason);
   gmlk_window_own(a, w);
   return GMLAKE_OK;
 }
@@ -4534,7 +4522,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, w);
   if (w->va) {
     w->alias.address = gmlk_va_address(a, &a->window_space, w->va) +
-                       gmlk_to_bytes(w->pieces[0].at & (gmlk_chunk_grains(a) - 1));
+                       (w->pieces[0].at & (a->chunk_grains - 1)) * GMLK_GRAIN;
     return w;
   }
   gmlk_host_free(&l->host, w, bytes);
@@ -4554,7 +4542,7 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
   w->number = ++a->windows.number;
   l->stats.stitch_count++;
-  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->alias.address, gmlk_to_bytes(grains), ns,
+  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->alias.address, grains * GMLK_GRAIN, ns,
             "the lake mapped free pieces side by side");
   return GMLAKE_OK;
 }
@@ -4619,13 +4607,6 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
   return GMLAKE_OK;
 }
 
-/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
-static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
-  if ((uintptr_t)value == GMLK_VALUE_LEGACY) value = NULL;
-  if (l->streams.last && l->streams.last_value == value) return l->streams.last;
-  return gmlk_stream_find_slowly(l, value);
-}
-
 /* The request is of a stream that is being captured: it asks with the capture's number, of the
    arena that the stream is captured into. */
 static gmlake_result gmlk_request_capture(gmlake *l, gmlk_request *r, gmlk_stream *s) {
@@ -4663,7 +4644,9 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                      (void *)desc->pool->lake);
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
-    r->stream = gmlk_stream_find_or_add(l, stream);
+    r->stream = l->streams.last && l->streams.last_value == stream
+                    ? l->streams.last /* nearly always */
+                    : gmlk_stream_find_or_add(l, stream);
     if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s = l->streams.items[r->stream];
     r->requester.stream = r->stream;
@@ -4700,8 +4683,8 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
   r->is_split = hole != r->grains;
   l->stats.split_count += (uint64_t)r->is_split;
   if (l->is_observed && r->is_split)
-    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, b->at) : 0,
-              gmlk_to_bytes(hole), 0, "the request takes a part of this free range");
+    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, b->at) : 0, hole * GMLK_GRAIN,
+              0, "the request takes a part of this free range");
   r->state = r->has_grown ? GMLK_S4 : state ? state : GMLK_S1 + (unsigned)r->is_split;
   l->stats.state_count[r->state - 1]++;
   b->state = GMLK_LIVE;
@@ -4918,9 +4901,11 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
 }
 
 /* ---- >>free ------------------------------------------------------------------------------------
-   Frees blocks. A free makes no driver call that blocks. pre: state_lock is held. Of a policy,
-   `coalesce` is called with state_lock released. Costs: O(1) expected, plus the pieces of a window,
-   plus an event where one is due. Can fail: a wrong pointer, host memory. */
+   Frees blocks, at once, or once the streams that gmlake_record_stream named have passed the free:
+   until then a block is pending. A free makes no driver call that blocks. What [N4] and [N5] say of
+   pending blocks stands in >>pending. pre: state_lock is held. Of a policy, `coalesce` is called
+   with state_lock released. Costs: O(1) expected, plus the pieces of a window and the recorded
+   streams, plus an event where one is due. Can fail: a wrong pointer, host memory. */
 
 /* Makes free memory with this tag of a live or pending block. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
@@ -4957,6 +4942,77 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_epoch = GMLK_ENDLESS;
 }
 
+/* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
+   whose uses need no wait: numbers that serve others by now; streams that are gone and complete;
+   and the one on which it is freed, or else was allocated, whose uses come before the free, unless
+   it is shared [N5]. Returns whether others are left. */
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
+  gmlk_extra *extra = b->as.extra;
+  const unsigned own = gmlk_own_stream(l, b);
+  size_t i, kept = 0;
+  if (own && l->streams.may_end) l->streams.items[own]->uses--;
+  if (!extra) return 0;
+  if (!stream) stream = own;
+  for (i = 0; i < extra->used_count; i++) {
+    const gmlk_used use = extra->used[i];
+    gmlk_stream *s = l->streams.items[use.stream];
+    if (use.epoch != s->born) continue;
+    s->uses--;
+    if (s->is_forgotten && gmlk_stream_is_complete(s)) continue;
+    if (use.stream != stream || extra->is_shared) extra->used[kept++] = use;
+  }
+  extra->used_count = kept;
+  return kept != 0;
+}
+
+/* Makes free memory of a pending block. Its tag may be complete by now. */
+static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
+  gmlk_link_remove(&extra->link);
+  l->return_count -= (size_t)extra->is_shared;
+  l->stats.pending_bytes -= extra->block->grains * GMLK_GRAIN;
+  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
+    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
+  else
+    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
+  gmlk_extra_free(l, extra);
+}
+
+/* Ends a pending block's wait for its uses: it is free memory, or [N5]. */
+static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
+  if (!extra->is_shared) {
+    gmlk_pending_end(l, extra);
+    return;
+  }
+  gmlk_link_remove(&extra->link);
+  gmlk_link_insert(l->arenas[extra->block->arena]->pending.prev, &extra->link);
+}
+
+/* Makes a freed block pending. Its uses go to the ends of their streams' queues [N4]; each waits
+   for the open epoch, or for the one before of a stream that is gone, and not lost. pre: it is used
+   elsewhere, or shared; the caller then fences. */
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
+  gmlk_extra *extra = b->as.extra;
+  size_t i;
+  b->state = GMLK_PENDING;
+  extra->block = b;
+  extra->stream = stream;
+  extra->epoch = epoch;
+  extra->uses_left = extra->used_count;
+  gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
+  l->return_count += (size_t)extra->is_shared;
+  l->stats.pending_bytes += b->grains * GMLK_GRAIN;
+  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  for (i = 0; i < extra->used_count; i++) {
+    gmlk_used *use = &extra->used[i];
+    gmlk_stream *s = l->streams.items[use->stream];
+    use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
+    if (!s->is_forgotten) s->is_dirty = GMLK_DIRTY;
+    use->extra = extra;
+    gmlk_link_insert(s->pending_uses.prev, &use->link);
+  }
+  if (!extra->uses_left) gmlk_pending_done(l, extra);
+}
+
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
 /* Notes that the stream freed so much in its open epoch; with is_lent, what a graph knows. Once it
@@ -4985,10 +5041,11 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   size_t bytes, i;
   int is_used = 0, is_shared, is_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
-  b = gmlk_index_at(&l->index, entry);
+  b = l->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
   a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
-    stream = gmlk_stream_find_or_add(l, value);
+    stream = l->streams.last && l->streams.last_value == value ? l->streams.last
+                                                               : gmlk_stream_find_or_add(l, value);
     if (!stream || !((stream < a->bins_capacity && a->bins[stream]) || gmlk_arena_admit(a, stream)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     /* Where the own stream is gone and another one has its value, both may still use the block. */
@@ -5563,7 +5620,7 @@ static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr)
   gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &step);
   step.state = ptr ? r->state : GMLK_S5;
   step.address = (uint64_t)(uintptr_t)ptr;
-  step.bytes = gmlk_to_bytes(r->grains);
+  step.bytes = r->grains * GMLK_GRAIN;
   step.asked_bytes = r->bytes;
   step.driver_ns = r->driver_ns;
   gmlk_tell_step(l, &step);
@@ -5641,7 +5698,7 @@ static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t las
   result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
   if (result || !limit) return result;
   gmlk_arena_extend(a, limit);
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, a->chunk_grains, GMLK_EDGE);
   a->firsts[++a->slot_count] = &a->tail;
   gmlk_set_first_blocks(a, b, b->at, b->grains);
   return GMLAKE_OK;
@@ -5676,12 +5733,12 @@ static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *bat
 }
 
 /* ---- >>pending ---------------------------------------------------------------------------------
-   Extra records, and blocks whose free waits. An extra record holds what few blocks have: user
-   data, a label, and the streams that gmlake_record_stream named. A freed block is pending until
-   those streams have passed the free, or a stream that takes its memory waits for them on the
-   device. Owns the extra records and the rings of pending blocks. Each stream has a queue of the
-   uses that pending blocks wait for, so that what completes on one stream costs nothing for the
-   blocks that wait for others.
+   Extra records, which hold what few blocks have: user data, a label, and the streams that
+   gmlake_record_stream named. A freed block is pending until those streams have passed the free, or
+   a stream that takes its memory waits for them on the device: its wait begins and ends in >>free.
+   Owns the extra records and the rings of pending blocks. Each stream has a queue of the uses that
+   pending blocks wait for, so that what completes on one stream costs nothing for the blocks that
+   wait for others.
    [N1] An extra record belongs to one block. A pending block has an extra record, in its arena's
         ring, that names the block.
    [N2] An extra record has room for the streams that it lists, and their numbers are in use.
@@ -5717,8 +5774,8 @@ static void gmlk_fill(gmlake *l, const gmlk_block *b, unsigned byte) {
   const uint64_t address = gmlk_address_of(a, b);
   if ((b->as.extra && b->as.extra->is_shared) || a->sleep >= GMLK_ASLEEP) return;
   if (byte == GMLAKE_FILL_NEW && !(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)))
-    gmlk_fill_verify(l, address, gmlk_to_bytes(b->grains));
-  memset((void *)(uintptr_t)address, (int)byte, gmlk_to_bytes(b->grains));
+    gmlk_fill_verify(l, address, b->grains * GMLK_GRAIN);
+  memset((void *)(uintptr_t)address, (int)byte, b->grains * GMLK_GRAIN);
 }
 
 /* GMLAKE_FILL: what is free of an arena that has woken is new memory, or what a block left that was
@@ -5728,7 +5785,7 @@ static void gmlk_fill_woken(const gmlake *l, const gmlk_arena *a) {
   if (!(l->desc.flags & GMLAKE_FILL) || a->is_bare) return;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && !gmlk_has_tag(b, GMLK_GRAPH_OWNED))
-      memset((void *)(uintptr_t)gmlk_home(a, b->at), GMLAKE_FILL_FREE, gmlk_to_bytes(b->grains));
+      memset((void *)(uintptr_t)gmlk_home(a, b->at), GMLAKE_FILL_FREE, b->grains * GMLK_GRAIN);
 }
 
 /* A new extra record; NULL: no host memory. */
@@ -5779,84 +5836,8 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
   gmlk_host_free(&l->host, extra, sizeof(*extra));
 }
 
-/* Whether all that was freed on the stream is known to be complete. */
-static int gmlk_stream_is_complete(const gmlk_stream *s) {
-  return !s->is_dirty && s->done + 1 == s->epoch;
-}
-
-/* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
-   whose uses need no wait: numbers that serve others by now; streams that are gone and complete;
-   and the one on which it is freed, or else was allocated, whose uses come before the free, unless
-   it is shared [N5]. Returns whether others are left. */
-static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
-  gmlk_extra *extra = b->as.extra;
-  const unsigned own = gmlk_own_stream(l, b);
-  size_t i, kept = 0;
-  if (own && l->streams.may_end) l->streams.items[own]->uses--;
-  if (!extra) return 0;
-  if (!stream) stream = own;
-  for (i = 0; i < extra->used_count; i++) {
-    const gmlk_used use = extra->used[i];
-    gmlk_stream *s = l->streams.items[use.stream];
-    if (!gmlk_use_is_known(l, &use)) continue;
-    s->uses--;
-    if (s->is_forgotten && gmlk_stream_is_complete(s)) continue;
-    if (use.stream != stream || extra->is_shared) extra->used[kept++] = use;
-  }
-  extra->used_count = kept;
-  return kept != 0;
-}
-
 /* Whether a pending block is shared, and waits for nothing but its chunks' return [N5]. */
 static int gmlk_is_return(const gmlk_extra *extra) { return extra->is_shared && !extra->uses_left; }
-
-/* Makes free memory of a pending block. Its tag may be complete by now. */
-static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
-  gmlk_link_remove(&extra->link);
-  l->return_count -= (size_t)extra->is_shared;
-  l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
-  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
-    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
-  else
-    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
-  gmlk_extra_free(l, extra);
-}
-
-/* Ends a pending block's wait for its uses: it is free memory, or [N5]. */
-static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
-  if (!extra->is_shared) {
-    gmlk_pending_end(l, extra);
-    return;
-  }
-  gmlk_link_remove(&extra->link);
-  gmlk_link_insert(l->arenas[extra->block->arena]->pending.prev, &extra->link);
-}
-
-/* Makes a freed block pending. Its uses go to the ends of their streams' queues [N4]; each waits
-   for the open epoch, or for the one before of a stream that is gone, and not lost. pre: it is used
-   elsewhere, or shared; the caller then fences. */
-static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
-  gmlk_extra *extra = b->as.extra;
-  size_t i;
-  b->state = GMLK_PENDING;
-  extra->block = b;
-  extra->stream = stream;
-  extra->epoch = epoch;
-  extra->uses_left = extra->used_count;
-  gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
-  l->return_count += (size_t)extra->is_shared;
-  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
-  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  for (i = 0; i < extra->used_count; i++) {
-    gmlk_used *use = &extra->used[i];
-    gmlk_stream *s = l->streams.items[use->stream];
-    use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-    if (!s->is_forgotten) s->is_dirty = GMLK_DIRTY;
-    use->extra = extra;
-    gmlk_link_insert(s->pending_uses.prev, &use->link);
-  }
-  if (!extra->uses_left) gmlk_pending_done(l, extra);
-}
 
 /* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
 static void gmlk_pending_retag(const gmlk_arena *a, unsigned from, unsigned to) {
@@ -5888,6 +5869,7 @@ static int gmlk_stream_is_named(const gmlk_stream *s) {
 /* The stream's number; 0: the lake has not seen it. */
 static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
   size_t i;
+  if (streams->last && streams->last_value == value) return streams->last;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     if (!gmlk_stream_is_named(s) || s->value != value) continue;
@@ -6289,13 +6271,15 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
                    (void *)value);
 }
 
-/* gmlk_stream_find_or_add for a stream that was not the last one found, or may have ended untold.
-   */
-static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, value);
+/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
+static unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
+  gmlk_streams *streams = &l->streams;
+  const gmlake_stream canonical = gmlk_stream_canonical(value);
+  unsigned stream = gmlk_stream_find(streams, canonical);
   uint64_t id = 0;
-  if (l->streams.may_end) stream = gmlk_stream_identify(l, value, stream, &id);
-  return stream ? stream : gmlk_stream_enter(l, value, id);
+  if (streams->last && stream == streams->last) streams->last_value = value;
+  if (streams->may_end) stream = gmlk_stream_identify(l, canonical, stream, &id);
+  return stream ? stream : gmlk_stream_enter(l, canonical, id);
 }
 
 /* ---- asking ---- */
@@ -6513,7 +6497,8 @@ static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
    wait for. */
 static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         unsigned stream, uint64_t epoch) {
-  const uint64_t before = gmlk_batch_clock(batch);
+  const gmlake_backend *backend = l->driver.backend;
+  const uint64_t before = backend->clock_ns(backend->user);
   gmlk_streams *streams = &l->streams;
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   const gmlk_fence *fence;
@@ -6528,7 +6513,7 @@ static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned w
   w->waited = stream;
   w->waited_epoch = fence->epoch;
   l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, waiter, gmlk_batch_clock(batch) - before,
+  gmlk_tell_wait(l, waiter, backend->clock_ns(backend->user) - before,
                  "this stream waits on the device for another one's work");
   return GMLAKE_OK;
 }
@@ -6732,7 +6717,7 @@ static void gmlk_buffer_figure(gmlake *l, const gmlake_buffer *b, int by) {
 
 /* Gives a chunk, whose blocks are reserved or owned, to a page. */
 static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
-  block = gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED);
+  block = gmlk_own(a, block, a->chunk_grains, GMLK_COMMITTED);
   block->stream = GMLK_CLEAN;
 }
 
@@ -6746,7 +6731,7 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
 
 static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
-  return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
+  return (uint32_t)((grains + a->chunk_grains - 1) >> a->chunk_log);
 }
 
 /* The grains of the usable free runs beside b: the one that ends where b begins, from its first
@@ -6763,12 +6748,12 @@ static void gmlk_open_beside(const gmlake *l, const gmlk_arena *a, const gmlk_bl
   if (b != &a->tail) behind = gmlk_behind_clean(b);
   while (by->may_wait && gmlk_may_take(&l->streams, *by, before)) before = before->prev;
   while (by->may_wait && gmlk_may_take(&l->streams, *by, behind)) behind = behind->next;
-  at = gmlk_block_end(before);
+  at = before->at + before->grains;
   end = behind->at;
   if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
   if (by->stream && gmlk_has_tag(behind, by->stream)) end = gmlk_run_of(a, behind).end;
   *out_before = (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
-  *out_after = end - gmlk_block_end(b);
+  *out_after = end - (b->at + b->grains);
 }
 
 /* The chunks to add to a run of `have` grains to make `grains`: at least one, since BestFit, which
@@ -6802,7 +6787,7 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
   unsigned tries = 0;
   gmlk_slots list;
   for (; b && (tries++ < GMLK_GAP_TRIES || !best);
-       b = gmlk_tree_from(a->gaps, gmlk_block_end(b), 0)) {
+       b = gmlk_tree_from(a->gaps, b->at + b->grains, 0)) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
     gmlk_open_beside(l, a, b, by, align, &before, &after);
     need = gmlk_chunks_missing(a, grains, before);
@@ -6825,8 +6810,8 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0, 0);
   gmlk_slots list = gmlk_slots_in(a->scratch);
   uint32_t slot;
-  for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b), 0))
-    for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
+  for (; b && list.count < count; b = gmlk_tree_from(a->gaps, b->at + b->grains, 0))
+    for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, b->at + b->grains); slot++)
       if (list.count < count) gmlk_slots_add(&list, slot);
   for (slot = a->slot_count; slot < a->area.limit && list.count < count; slot++)
     gmlk_slots_add(&list, slot);
@@ -7088,7 +7073,7 @@ static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
   for (i = 0; i < slots->count; i++)
     (void)gmlk_reserve_range(a, a->firsts[slots->items[i]], gmlk_slot_at(a, slots->items[i]),
-                             gmlk_chunk_grains(a));
+                             a->chunk_grains);
 }
 
 /* Writes down what became of the chosen chunks. */
@@ -7099,11 +7084,11 @@ static void gmlk_trim_commit(gmlk_arena *a, const gmlk_slots *slots) {
     gmlk_block *first = a->firsts[slot];
     a->chunks.items[slot].is_marked = 0;
     if (gmlk_chunk_is_backed(&a->chunks, slot)) /* the driver has not unmapped it */
-      gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
+      gmlk_unreserve_range(a, first, a->chunk_grains);
     else if (a->chunks.items[slot].is_shared)
-      (void)gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_GONE);
+      (void)gmlk_own(a, first, a->chunk_grains, GMLK_GONE);
     else
-      gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
+      gmlk_arena_unback(a, gmlk_own(a, first, a->chunk_grains, GMLK_RESERVED));
   }
 }
 
@@ -7314,7 +7299,7 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
     if (!gmlk_gives(a, requester, giving) || (a->owner == requester->owner) != (i < l->arena_count))
       continue;
     if (!headroom) {
-      if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
+      if (a->bins[GMLK_CLEAN]->grains >= a->chunk_grains)
         result = gmlk_trim_arena(l, a, bytes - released, &released);
       continue;
     }
@@ -7344,7 +7329,7 @@ static void gmlk_tidy(gmlake *l) {
 /* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
 static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
                                      uint32_t grains) {
-  if (gmlk_block_end(b) - at >= grains) stream = b->stream; /* else b's run is the stream's */
+  if (b->at + b->grains - at >= grains) stream = b->stream; /* else b's run is the stream's */
   b = gmlk_reserve_range(a, b, at, grains);
   while (b->grains < grains) b = gmlk_join(a, b);
   b->stream = (uint16_t)stream;
@@ -7359,7 +7344,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   const unsigned stream = r->requester.stream;
   const size_t device = l->device.device_bytes;
   const size_t most =
-      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
+      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, a->chunk_grains / 2);
   gmlk_headroom headroom = {0, 0, 0};
   uint32_t at = 0, hole = 0;
   int begins = !gmlk_small_reserve_hold(a, stream, r->grains);
@@ -7420,12 +7405,12 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   for (b = a->head.next; b != &a->tail; b = b->next) {
     if (!gmlk_is_open(b, r->requester.stream)) continue;
     blocks->home = (void *)(uintptr_t)gmlk_home(a, b->at);
-    blocks->bytes = gmlk_to_bytes(b->grains);
+    blocks->bytes = b->grains * GMLK_GRAIN;
     blocks++;
   }
   for (w = a->windows.idle_first; w; w = w->idle_next, windows++) {
     windows->number = w->number;
-    windows->bytes = gmlk_to_bytes(w->self.grains);
+    windows->bytes = w->self.grains * GMLK_GRAIN;
     windows->mapped_bytes = gmlk_alias_bytes(a, &w->alias);
     windows->piece_count = w->piece_count;
     windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, r->is_whole) &&
@@ -7469,7 +7454,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->view.windows = windows;
   q->request.number = r->number;
   q->request.bytes = r->bytes;
-  q->request.alignment = gmlk_to_bytes(r->align);
+  q->request.alignment = r->align * GMLK_GRAIN;
   q->request.flags = r->flags;
   q->request.stream = gmlk_stream_shown(l, r->stream);
   q->request.pool = a->pool;
@@ -7490,9 +7475,9 @@ static gmlk_piece gmlk_piece_of(const gmlk_arena *a, const gmlake_piece *p) {
 static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
-  const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
+  const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = a->tail.at * GMLK_GRAIN;
   const gmlk_extent *e = gmlk_area_find(&a->area, a->chunk_bytes, home);
-  uint32_t end, edge = gmlk_chunk_grains(a) - 1;
+  uint32_t end, edge = a->chunk_grains - 1;
   const gmlk_block *b;
   gmlk_piece piece;
   if (!p->bytes || (home | p->bytes) % GMLK_GRAIN)
@@ -7561,7 +7546,7 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
   gmlk_trim_forget(a);
   if (wrong) return wrong;
   if (total < r->bytes) return "the pieces are too small";
-  if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
+  if (total - r->bytes > UINT32_MAX || total > GMLK_GRAINS_MAX / 2 * GMLK_GRAIN)
     return "the pieces are too large";
   if (!plan->keeps_former) return NULL; /* else it takes a block's front and stitches both parts */
   if (plan->piece_count != 1 || plan->grow_bytes || !gmlk_former_of(q))
@@ -7581,8 +7566,8 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
   if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, r->is_whole) ||
       gmlk_window_blocker(r->arena, &l->streams, r->requester, w))
     return "the window is not free for the request";
-  if (gmlk_to_bytes(w->self.grains) < r->bytes) return "the window is too small";
-  return gmlk_to_bytes(w->self.grains) - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
+  if (w->self.grains * GMLK_GRAIN < r->bytes) return "the window is too small";
+  return w->self.grains * GMLK_GRAIN - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
 }
 
 /* ---- asking ---- */
@@ -7652,6 +7637,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
 /* Turns pieces into a plan: one is taken, several are stitched. */
 static gmlake_result gmlk_plan_pieces(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
                                       gmlk_plan *plan) {
+  const gmlk_block *last;
   size_t i;
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7662,8 +7648,8 @@ static gmlake_result gmlk_plan_pieces(gmlk_arena *a, const gmlake_piece *pieces,
   plan->how = count == 1 ? GMLK_RANGE : GMLK_STITCH;
   if (count != 1) return GMLAKE_OK;
   plan->range = a->pieces[0];
-  plan->hole = gmlk_block_end(gmlk_locate(a, plan->range.at + plan->range.grains - 1)) -
-               gmlk_locate(a, plan->range.at)->at;
+  last = gmlk_locate(a, plan->range.at + plan->range.grains - 1);
+  plan->hole = last->at + last->grains - gmlk_locate(a, plan->range.at)->at;
   return GMLAKE_OK;
 }
 
@@ -7870,7 +7856,7 @@ static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes
   r.requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
   r.stream = stream;
   r.bytes = bytes;
-  r.grains = r.align = gmlk_chunk_grains(a);
+  r.grains = r.align = a->chunk_grains;
   return r;
 }
 
@@ -8192,7 +8178,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
     const int is_open = gmlk_is_open(b, r->requester.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_block(b)->state == GMLK_PENDING;
     const int is_memory = b->state < GMLK_UNBACKED;
-    const size_t bytes = is_memory ? gmlk_to_bytes(b->grains) : 0;
+    const size_t bytes = is_memory ? b->grains * GMLK_GRAIN : 0;
     run = is_open ? run + bytes : 0;
     info.largest_bytes = gmlk_max(info.largest_bytes, run);
     *(is_open ? &info.free_bytes : is_freed ? &info.pending_bytes : &info.live_here_bytes) += bytes;
@@ -8202,7 +8188,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   memset(&supply, 0, sizeof(supply));
   if (gmlk_scratch_reserve(a, a->slot_count))
     gmlk_supply_scan(a, &l->streams, r->requester, r->grains, r->align, &supply);
-  info.stitchable_bytes = gmlk_to_bytes(gmlk_supply_sum(a, 0, &supply));
+  info.stitchable_bytes = gmlk_supply_sum(a, 0, &supply) * GMLK_GRAIN;
   info.hole_bytes = info.free_bytes - gmlk_min(info.free_bytes, info.stitchable_bytes);
   info.result = result;
   info.call = "gmlake_alloc";
@@ -8387,7 +8373,7 @@ static void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space, uint
   const gmlk_extent *e = gmlk_area_find(&space->area, a->chunk_bytes, address);
   const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
   const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
-  return va && slot < gmlk_block_end(va) ? va->u.owner : NULL;
+  return va && slot < va->at + va->grains ? va->u.owner : NULL;
 }
 
 /* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
@@ -8400,11 +8386,11 @@ static gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address, gmlake_buffer
     gmlk_window *w;
     gmlk_block *b;
     w = (gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
-    if (w && address - w->alias.address < gmlk_to_bytes(w->self.grains)) return &w->self;
+    if (w && address - w->alias.address < w->self.grains * GMLK_GRAIN) return &w->self;
     buffer = (gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
     if (buffer && buffer->lake) *out_buffer = buffer;
     e = gmlk_area_find(&a->area, a->chunk_bytes, address);
-    if (!e || address - e->base >= gmlk_to_bytes(a->tail.at)) continue;
+    if (!e || address - e->base >= a->tail.at * GMLK_GRAIN) continue;
     b = gmlk_locate(a, (uint32_t)((address - e->base) / GMLK_GRAIN));
     if (b->state == GMLK_PIECE) return &b->as.window->self;
     return b->state >= GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
@@ -8446,11 +8432,11 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   int is_apart = 0;
   if (b)
     result =
-        gmlk_mock_may_end(l, address, gmlk_to_bytes(b->grains), b->as.extra, value, "gmlake_free");
+        gmlk_mock_may_end(l, address, b->grains * GMLK_GRAIN, b->as.extra, value, "gmlake_free");
   if (result) return result;
   if (b && l->arenas[b->arena]->keeps_apart) { /* does it join its neighbours? */
     piece.home = (void *)(uintptr_t)address;
-    piece.bytes = gmlk_to_bytes(b->grains);
+    piece.bytes = b->grains * GMLK_GRAIN;
     gmlk_callback_begin(l, &callback, 1, NULL);
     is_apart = !l->desc.policy->coalesce(l->desc.policy->user, &piece);
     gmlk_callback_end(l, &callback);
@@ -8459,7 +8445,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   }
   if (b) {
     gmlk_keep_apart(b, is_apart);
-    bytes = gmlk_to_bytes(b->grains);
+    bytes = b->grains * GMLK_GRAIN;
     slack = b->its.slack;
   }
   pending = l->stats.pending_bytes;
@@ -8592,12 +8578,12 @@ static int gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, ui
     copy.grains =
         (uint32_t)gmlk_min(gmlk_min(chunk, grains), (piece - *offset % piece) / GMLK_GRAIN);
     a->copies.items[a->copies.count++] = copy;
-    *offset += gmlk_to_bytes(copy.grains);
-    address += gmlk_to_bytes(copy.grains);
+    *offset += copy.grains * GMLK_GRAIN;
+    address += copy.grains * GMLK_GRAIN;
     at += copy.grains;
     grains -= copy.grains;
   }
-  *offset += gmlk_to_bytes(grains);
+  *offset += grains * GMLK_GRAIN;
   return 1;
 }
 
@@ -8616,9 +8602,9 @@ static int gmlk_copies_list(gmlk_arena *a, int is_counted, uint64_t *bytes) {
   for (; buffer; buffer = buffer->next)
     for (i = 0; i < buffer->page_count && is_listed; i++)
       if (gmlk_is_committed(buffer, i))
-        is_listed = gmlk_copies_add(a, bytes, buffer->pages[i].address,
-                                    gmlk_slot_at(a, buffer->pages[i].slot), gmlk_chunk_grains(a),
-                                    is_counted);
+        is_listed =
+            gmlk_copies_add(a, bytes, buffer->pages[i].address,
+                            gmlk_slot_at(a, buffer->pages[i].slot), a->chunk_grains, is_counted);
   for (; b != &a->tail && !a->is_bare && is_listed; b = end) {
     for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
     if (gmlk_is_kept(b))
@@ -8680,7 +8666,7 @@ static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t
          c->address == first->address + bytes && c->offset == first->offset + bytes &&
          !(bytes && gmlk_begins_extent(a, c->address));
        c++, a->copies.next++)
-    bytes += gmlk_to_bytes(c->grains);
+    bytes += c->grains * GMLK_GRAIN;
   result = GMLK_CALL(batch, copy, first->address, host, bytes, to_host);
   if (result) a->copies.done = a->copies.next; /* after an error none runs */
   return result;
@@ -8757,7 +8743,7 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
                    "the pool is lent, and the block at 0x%llx of %llu bytes (%.40s) is borrowed: "
                    "free it first",
                    GMLK_ULL(gmlk_address_of(&pool->arena, b)),
-                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->its.slack),
+                   (unsigned long long)(b->grains * GMLK_GRAIN - b->its.slack),
                    label ? label : "no label");
 }
 
@@ -9005,8 +8991,9 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   const int is_home = a == &l->home;
   gmlake_result result = GMLAKE_OK;
   a->chunk_bytes = chunk_bytes;
-  a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
-  gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
+  a->chunk_grains = (uint32_t)(chunk_bytes / GMLK_GRAIN);
+  a->chunk_log = gmlk_log2(a->chunk_grains);
+  gmlk_area_init(&a->area, gmlk_min(arena_bytes, GMLK_GRAINS_MAX * GMLK_GRAIN),
                  is_home ? device + device / 8 : part, chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
   if (!a->is_bare && !l->desc.policy) /* [U2] */
@@ -9059,7 +9046,7 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_copies_drop(l, a);
   gmlk_host_free(&l->host, a->host_copies.items, a->host_copies.capacity * sizeof(void *));
   for (; va && va != &a->window_space.tail; va = va->next) {
-    gmlk_window *w = va->state == GMLK_LIVE ? gmlk_va_window(va) : NULL;
+    gmlk_window *w = va->state == GMLK_LIVE ? (gmlk_window *)va->u.owner : NULL;
     if (w) gmlk_host_free(&l->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
   }
   while (a->buffers) {
@@ -9411,7 +9398,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
         !gmlk_records_reserve(&l->records, &l->host, 2))
       break;
     (void)gmlk_reserve_range(a, a->firsts[page->slot], gmlk_slot_at(a, page->slot),
-                             gmlk_chunk_grains(a));
+                             a->chunk_grains);
   }
   is_all = i == to;
   while (i-- > from) {
@@ -9421,7 +9408,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
     if (is_all)
       gmlk_page_commit(a, block);
     else
-      gmlk_unreserve_range(a, block, gmlk_chunk_grains(a));
+      gmlk_unreserve_range(a, block, a->chunk_grains);
   }
   return is_all;
 }
@@ -9482,7 +9469,7 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
 
 /* Takes the chunk in a slot for a requester, whose stream may have to wait on the device. */
 static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, uint32_t slot) {
-  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(a, slot), gmlk_chunk_grains(a));
+  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(a, slot), a->chunk_grains);
   if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_reserve(&l->records, &l->host, 2) ||
       gmlk_pieces_borrow(l, a, requester, &piece, 1))
     return 0;
@@ -9565,8 +9552,8 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
       count += gmlk_slot_of(a, end->at) - slot;
   }
   if (chunks <= count) return GMLAKE_OK;
-  if (other->free_grains < gmlk_chunk_grains(other)) other = &l->home;
-  if (other->free_grains >= gmlk_chunk_grains(other) &&
+  if (other->free_grains < other->chunk_grains) other = &l->home;
+  if (other->free_grains >= other->chunk_grains &&
       other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
   return l->lost ? l->lost
@@ -10184,7 +10171,7 @@ static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int ke
 /* Slots that have no memory now and are wholly free become unbacked. Where host memory for the
    block records is short, they get memory again instead. */
 static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
-  const uint32_t grains = gmlk_chunk_grains(a);
+  const uint32_t grains = a->chunk_grains;
   uint32_t slot = a->slot_count;
   while (slot--) {
     gmlk_block *first;
@@ -10319,7 +10306,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
 static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_arena *home = &l->home;
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
-  const uint64_t limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  const uint64_t limit = GMLK_GRAINS_MAX - home->chunk_grains;
   uint64_t chunks, window, range;
   gmlk_supply supply;
   *out = 0;
@@ -10331,9 +10318,9 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   chunks = gmlk_creatable(l, home, &l->foretold->headroom);
   window = gmlk_min(gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log), limit);
   range = gmlk_min(gmlk_range_grown(l, home, requester, 1, chunks), limit);
-  if (home->window_space.holes && gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
+  if (home->window_space.holes && window * GMLK_GRAIN >= l->desc.stitch_bytes_min)
     range = gmlk_max(range, window);
-  *out = gmlk_to_bytes(range);
+  *out = range * GMLK_GRAIN;
   return GMLAKE_OK;
 }
 
@@ -10385,8 +10372,8 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
     all += a->free_grains;
   }
   budget.reserved_bytes = l->stats.reserved_bytes;
-  budget.idle_bytes = gmlk_to_bytes(idle);
-  budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes - gmlk_to_bytes(asleep);
+  budget.idle_bytes = idle * GMLK_GRAIN;
+  budget.pending_bytes = (all - idle) * GMLK_GRAIN + l->stats.pending_bytes - asleep * GMLK_GRAIN;
   result = gmlk_allocatable(l, &budget.allocatable_bytes);
   gmlk_question_end(l);
   if (!result) *out = budget;
@@ -10440,7 +10427,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_block *b;
   gmlk_held_add(a, out);
   for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
-    const size_t bytes = gmlk_to_bytes(b->grains);
+    const size_t bytes = b->grains * GMLK_GRAIN;
     if (b->state == GMLK_PENDING) out->pending_bytes += bytes;
     if (b->state != GMLK_LIVE) continue;
     out->live_count++;
@@ -10586,8 +10573,7 @@ static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t epoch, gmla
 static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   const gmlk_arena *a = l->arenas[b->arena];
   const gmlk_extra *extra;
-  gmlake_map_entry e =
-      gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), gmlk_to_bytes(b->grains));
+  gmlake_map_entry e = gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), b->grains * GMLK_GRAIN);
   if (gmlk_user_block(b)->state == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
   if (b->state == GMLK_PIECE) {
     e.kind = GMLAKE_KIND_PIECE;
@@ -10653,8 +10639,8 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
     const uint32_t first = gmlk_slot_of(a, at), behind = gmlk_slot_at(a, first + 1);
     part.handle = a->chunks.items[first].handle;
     part.address = list->address;
-    part.offset_bytes = gmlk_to_bytes(at - gmlk_slot_at(a, first));
-    part.bytes = gmlk_to_bytes((end < behind ? end : behind) - at);
+    part.offset_bytes = (at - gmlk_slot_at(a, first)) * GMLK_GRAIN;
+    part.bytes = ((end < behind ? end : behind) - at) * GMLK_GRAIN;
     if (list->count < list->capacity) list->out[list->count] = part;
     list->count++;
   }
@@ -10677,7 +10663,7 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_i
   for (i = 0; buffer && i < buffer->page_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
     list.address = buffer->pages[i].address;
-    gmlk_list_chunks(&list, a, gmlk_slot_at(a, buffer->pages[i].slot), gmlk_chunk_grains(a));
+    gmlk_list_chunks(&list, a, gmlk_slot_at(a, buffer->pages[i].slot), a->chunk_grains);
   }
   if (!buffer) pieces = gmlk_pieces_of(b, &whole, &count);
   if (!buffer) list.address = gmlk_address_of(a, b);
@@ -10725,7 +10711,7 @@ static void gmlk_map_window(const gmlake *l, const gmlk_window *w, gmlk_map *map
   e.owner = e.address;
   for (i = 0; i < w->piece_count; i++) {
     e.address = gmlk_home(a, w->pieces[i].at);
-    e.bytes = gmlk_to_bytes(w->pieces[i].grains);
+    e.bytes = w->pieces[i].grains * GMLK_GRAIN;
     gmlk_map_add(map, &e);
   }
 }
@@ -10753,7 +10739,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
     if (b->state == GMLK_COMMITTED) gmlk_map_buffer((const gmlake_buffer *)b->u.owner, map);
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
-    if (b->state == GMLK_LIVE) gmlk_map_window(l, gmlk_va_window(b), map);
+    if (b->state == GMLK_LIVE) gmlk_map_window(l, (gmlk_window *)b->u.owner, map);
   }
 }
 
@@ -12207,7 +12193,7 @@ static gmlake_result gmlk_mock_may_use(gmlake *l, uint64_t address, size_t bytes
   if (b) {
     a = l->arenas[b->arena];
     if (b->state == GMLK_LIVE && address >= gmlk_address_of(a, b))
-      end = gmlk_address_of(a, b) + gmlk_to_bytes(b->grains);
+      end = gmlk_address_of(a, b) + b->grains * GMLK_GRAIN;
   } else if (buffer) {
     uint64_t n;
     a = buffer->arena;
@@ -13096,19 +13082,19 @@ static gmlake_result gmlk_turn_away(gmlake *l) {
                    "called from the observer or the host allocator: return from it first");
 }
 
-/* Takes state_lock for a call that only asks. */
-static inline gmlake_result gmlk_enter_asking(gmlake *l) {
+enum { /* what a call does with the lake: it serves or changes memory, or it only asks */
+       GMLK_ASKS,
+       GMLK_CHANGES
+};
+
+/* Takes state_lock. */
+static inline gmlake_result gmlk_enter(gmlake *l, int does) {
   gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = l->fork_guard && *l->fork_guard ? GMLAKE_OK : gmlk_turn_away(l);
-  if (!result) gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  return result;
-}
-
-/* Takes state_lock for a call that serves or changes memory. */
-static inline gmlake_result gmlk_enter(gmlake *l) {
-  gmlake_result result = gmlk_enter_asking(l);
-  return !result && l->is_restricted ? gmlk_enter_restricted(l, l->lost) : result;
+  if (result) return result;
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
+  return does && l->is_restricted ? gmlk_enter_restricted(l, l->lost) : GMLAKE_OK;
 }
 
 /* Releases state_lock, then hands the queued messages to the logger. If the device was lost during
@@ -13153,7 +13139,7 @@ static gmlake_result gmlk_leave_driver(gmlake *l, gmlake_result result) {
 /* Takes both locks, for a call that drives the device, which the call before it may have lost.
    taking: its name, if it may take memory, so that no callback may make it; else NULL. */
 static gmlake_result gmlk_enter_driver(gmlake *l, const char *taking) {
-  gmlake_result result = gmlk_enter(l);
+  gmlake_result result = gmlk_enter(l, GMLK_CHANGES);
   if (result) return result;
   gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
@@ -13164,7 +13150,7 @@ static gmlake_result gmlk_enter_driver(gmlake *l, const char *taking) {
 
 /* Takes both locks for a call that only asks. A policy may not: its caller has `driver_lock`. */
 static gmlake_result gmlk_enter_to_ask(gmlake *l) {
-  gmlake_result result = gmlk_enter_asking(l);
+  gmlake_result result = gmlk_enter(l, GMLK_ASKS);
   if (!result && l->is_restricted) result = gmlk_enter_restricted(l, GMLAKE_OK);
   if (!result) gmlk_lock_driver(l);
   return result;
@@ -13173,7 +13159,7 @@ static gmlake_result gmlk_enter_to_ask(gmlake *l) {
 /* Returns INVALID_ARGUMENT, and makes the text the last error. */
 GMLK_LIKE_PRINTF(3)
 static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
-  gmlake_result result = gmlk_enter_asking(l);
+  gmlake_result result = gmlk_enter(l, GMLK_ASKS);
   va_list values;
   if (result) return result; /* with l NULL there is nowhere to say why */
   va_start(values, format);
@@ -13589,7 +13575,7 @@ static void gmlk_report_leaks(gmlake *l) {
     for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
       const char *label = b->as.extra ? b->as.extra->label : NULL;
       if (b->state == GMLK_LIVE)
-        gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->its.slack, "",
+        gmlk_report_leak(l, b->grains * GMLK_GRAIN, b->grains * GMLK_GRAIN - b->its.slack, "",
                          gmlk_address_of(a, b), label || !a->pool ? label : a->pool->label);
     }
     for (buffer = a->buffers; buffer; buffer = buffer->next)
@@ -13615,7 +13601,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   if (!desc) return gmlk_need(l, call, NULL, "desc");
   if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD) return gmlk_refuse_stream(l, call, stream);
   do {
-    result = gmlk_enter(l);
+    result = gmlk_enter(l, GMLK_CHANGES);
     if (result) return result;
     if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
     if (!result && desc->bytes) {
@@ -13668,7 +13654,7 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD)
     return gmlk_refuse_stream(l, "gmlake_free", stream);
   if (!ptr) return GMLAKE_OK;
-  result = gmlk_enter(l);
+  result = gmlk_enter(l, GMLK_CHANGES);
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
   returns = l->return_count;
   result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
@@ -13687,14 +13673,14 @@ GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_strea
   size_t bytes;
   gmlake_result result = gmlk_need(l, call, ptr, "ptr");
   if (!result) result = gmlk_need_stream(l, call, stream, 0);
-  if (!result) result = gmlk_enter(l);
+  if (!result) result = gmlk_enter(l, GMLK_CHANGES);
   if (result) return result;
   b = gmlk_live_block(l, ptr, call, &result);
   if (!b) return gmlk_leave(l, result);
   number = gmlk_stream_find_or_add(l, stream);
   if (!number || !gmlk_extra_add_use(l, b, number))
     return gmlk_leave(l, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  bytes = gmlk_to_bytes(b->grains);
+  bytes = b->grains * GMLK_GRAIN;
   gmlk_tell_call(l, GMLAKE_STEP_USE, stream, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->its.slack,
                  "the block is used on this stream, too");
   return gmlk_leave(l, GMLAKE_OK);
@@ -13707,7 +13693,7 @@ GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
   if (!result && (unsigned)kind > GMLAKE_STREAM_STAYS)
     result = gmlk_refuse(l, "gmlake_mark_stream",
                          "kind is %d: pass one of GMLAKE_STREAM_* (0 to 3)", (int)kind);
-  if (!result) result = gmlk_enter(l);
+  if (!result) result = gmlk_enter(l, GMLK_CHANGES);
   if (result) return result;
   number = gmlk_stream_find_or_add(l, stream);
   if (!number) return gmlk_leave(l, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
@@ -13732,7 +13718,7 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
   gmlake_map_entry e;
   gmlake_result result = gmlk_need(l, "gmlake_get_allocation", ptr, "ptr");
   if (!result) result = gmlk_need(l, "gmlake_get_allocation", out_info, "out_info");
-  if (!result) result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
   b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
   if (!b) return gmlk_leave(l, result);
@@ -13748,7 +13734,7 @@ GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address,
   const gmlk_block *b;
   gmlake_map_entry e;
   gmlake_result result = gmlk_need(l, "gmlake_find", out_info, "out_info");
-  if (!result) result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
   b = gmlk_find_at(l, at, &buffer);
   if (b || buffer) {
@@ -13770,14 +13756,14 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_pi
   size_t i;
   gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
   if (!result) result = gmlk_need_array(l, &array);
-  if (!result) result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
   b = gmlk_live_block(l, ptr, array.call, &result);
   if (!b) return gmlk_leave(l, result);
   pieces = gmlk_pieces_of(b, &whole, out_count);
   for (i = 0; i < *out_count && i < capacity; i++) {
     out_pieces[i].home = (void *)(uintptr_t)gmlk_home(l->arenas[b->arena], pieces[i].at);
-    out_pieces[i].bytes = gmlk_to_bytes(pieces[i].grains);
+    out_pieces[i].bytes = pieces[i].grains * GMLK_GRAIN;
   }
   return gmlk_leave(l, GMLAKE_OK);
 }
@@ -13810,7 +13796,7 @@ GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
   gmlake_stats stats;
   gmlake_result result = gmlk_need_stats(l, "gmlake_get_stats", out_stats);
-  if (!result) result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
   stats = l->stats;
   stats.live_count = l->index.count;
@@ -13838,7 +13824,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   gmlk_arena *a;
-  gmlake_result result = gmlk_enter_asking(l);
+  gmlake_result result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
   GMLK_FOR_ARENAS(l, a) a->backed_bytes_peak = a->backed_bytes;
@@ -14027,7 +14013,7 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, g
   const char *call = "gmlake_capture_begin";
   gmlake_result result = gmlk_need_both(l, call, pool, stream);
   if (!result && !gmlk_stream_canonical(stream)) result = gmlk_refuse_stream(l, call, stream);
-  if (!result) result = gmlk_enter(l);
+  if (!result) result = gmlk_enter(l, GMLK_CHANGES);
   return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
 }
 
@@ -14073,7 +14059,7 @@ static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *
   if (!result) result = gmlk_need_stream(l, change->call, stream, 1);
   if (result) return result;
   do {
-    result = gmlk_enter(l);
+    result = gmlk_enter(l, GMLK_CHANGES);
     if (result) return result;
     result = gmlk_buffer_change(l, b, change, stream);
   } while (gmlk_leave_short(l, NULL, &result, tries++));
@@ -14112,7 +14098,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmla
   gmlake_result result = gmlk_need_stream(l, change.call, stream, 1);
   if (result || !b) return result;
   result = gmlk_need_buffer(l, change.call, b);
-  if (!result) result = gmlk_enter(l);
+  if (!result) result = gmlk_enter(l, GMLK_CHANGES);
   if (result) return result;
   result = gmlk_buffer_change(l, b, &change, stream);
   if (result) return gmlk_leave(l, result);
@@ -14128,7 +14114,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
                                                 gmlake_buffer_info *out_info) {
   gmlake_result result = gmlk_need_buffer(l, "gmlake_buffer_get_info", b);
   if (!result) result = gmlk_need(l, "gmlake_buffer_get_info", out_info, "out_info");
-  if (!result) result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
   memset(out_info, 0, sizeof(*out_info));
   out_info->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
@@ -14395,8 +14381,7 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
   for (i = 0; i < w->piece_count; i++) {
     const gmlk_piece *s = &w->pieces[i];
     const gmlk_block *b = s->block;
-    gmlk_expect(c, !i || !((s->at | end) & (gmlk_chunk_grains(a) - 1)),
-                "W1: pieces meet in a chunk");
+    gmlk_expect(c, !i || !((s->at | end) & (a->chunk_grains - 1)), "W1: pieces meet in a chunk");
     end = s->at + s->grains;
     gmlk_expect(c, s->at < end && end <= a->tail.at, "W2: a piece is not in the arena");
     gmlk_expect(c, !is_live || (b->as.window == w && b->at == s->at && b->grains == s->grains),
@@ -14432,7 +14417,7 @@ static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
    part, and perhaps it was not made to its end. */
 static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va) {
   const gmlk_arena *a = c->a;
-  const gmlk_window *w = gmlk_va_window(va);
+  const gmlk_window *w = (gmlk_window *)va->u.owner;
   const gmlk_alias *x = &w->alias;
   const int is_live = w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING;
   const int may_lack = x->state == GMLK_ALIAS_QUARANTINED || a->sleep == GMLK_ASLEEP;
@@ -14510,7 +14495,7 @@ static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
   const int is_lead = gmlk_is_tagged(b) && !gmlk_has_tag(before, b->stream);
   uint32_t hole = b->stream == GMLK_CLEAN ? b->grains : 0;
   while (is_lead && gmlk_is_open(behind, b->stream)) behind = behind->next;
-  if (is_lead) hole = behind->at - gmlk_block_end(before);
+  if (is_lead) hole = behind->at - (before->at + before->grains);
   gmlk_expect(c, b->its.hole == hole, "A3: a hole's size is wrong");
   c->listed += hole != 0;
   if (c->broken || hole || !gmlk_is_tagged(b) || !before->its.hole) return;
@@ -14523,7 +14508,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
   uint32_t n;
   gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
-  for (n = gmlk_slot_from(a, b->at); n < gmlk_slot_from(a, gmlk_block_end(b)); n++)
+  for (n = gmlk_slot_from(a, b->at); n < gmlk_slot_from(a, b->at + b->grains); n++)
     gmlk_expect(c, a->firsts[n] == b, "A4: a slot's first block is wrong");
   switch (b->state) {
   case GMLK_FREE:

@@ -285,6 +285,7 @@ static void begin(void) {
   for (tag = 0; tag < BLOCKS; tag++) gmlk_records_give(&records, &pool[tag]);
   arena.chunk_bytes = CHUNK * GMLK_GRAIN;
   arena.chunk_log = CHUNK_LOG;
+  arena.chunk_grains = CHUNK;
   arena.area.most = SLOTS;
   must(gmlk_arena_init(&arena, &host, &records) && gmlk_arena_reserve_slots(&arena, SLOTS));
   for (tag = GMLK_FIRST_STREAM; tag < TAGS; tag++) must(gmlk_arena_admit(&arena, tag));

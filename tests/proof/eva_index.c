@@ -24,7 +24,7 @@ static unsigned begun; /* what the rows counted at first */
 static void check(void) {
   size_t passed[2 * ROWS] = {0}, i, row, count = 0;
   for (i = 0; i < table.row_count * GMLK_ROW; i++) {
-    const gmlk_block *b = gmlk_index_at(&table, i);
+    const gmlk_block *b = table.rows[i / GMLK_ROW].block[i % GMLK_ROW];
     uint64_t address = table.rows[i / GMLK_ROW].address[i % GMLK_ROW];
     const uint64_t low = address % GMLK_GRAIN;
     address -= low;

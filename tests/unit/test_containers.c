@@ -228,6 +228,7 @@ static void arena_open(gmlk_host *host, uint32_t slot_limit) {
   memset(&arena_records, 0, sizeof(arena_records));
   memset(&no_streams, 0, sizeof(no_streams));
   arena.chunk_log = 3;
+  arena.chunk_grains = CHUNK;
   arena.chunk_bytes = CHUNK * GMLK_GRAIN;
   arena.area.limit = arena.area.most = slot_limit;
   assert_true(gmlk_arena_init(&arena, host, &arena_records));
