@@ -292,16 +292,18 @@ HOW A SESSION WORKS
      The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
      equal ones the last. How many: the session plans and simulates several such iterations, and
      takes the shortest if it saves one part in 50. Where sizes vary from one iteration to the next
-     and nothing has to leave, no more are kept than there is room for: what moves would be mapped
-     anew each time, which the plan does not know. A region can be kept if its second steps are its
-     first ones, write only what they make, and nothing of that outlives the iteration. The new
-     iteration is measured: if it takes no less time than before, all regions are executed again.
-     Where the time before is known by the plan alone, which has no waits for the host, one such
-     iteration is measured, and then it is decided once more. That stands until the limit, or the
-     bytes of an iteration, change by an eighth, or the number of its steps changes. Where bytes
-     grow, what is kept stays if copies hold an iteration up for less than half of what is saved.
-     What is kept changes at most 8 times in a session. Where memory runs out, nothing is kept from
-     then on.
+     and nothing has to leave, that is not decided ahead: each region is kept if there is room for
+     it when it begins, with what the iteration as learnt still needs, by how much smaller tensors
+     are this time. The first of several in a row is executed again; it tells that. Where tensors
+     had to leave all the same, so many bytes more stay free from then on. A region can be kept if
+     its second steps are its first ones, write only what they make, and nothing of that outlives
+     the iteration. The new iteration is measured: if it takes no less time than before, all
+     regions are executed again. Where the time before is known by the plan alone, which has no
+     waits for the host, one such iteration is measured, and then it is decided once more. That
+     stands until the limit, or the bytes of an iteration, change by an eighth, or the number of
+     its steps changes. Where bytes grow, what is kept stays if copies hold an iteration up for
+     less than half of what is saved. What is kept changes at most 8 times in a session. Where
+     memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -9597,7 +9599,7 @@ static void gmlo_making_leave(gmlo_making *m) {
 typedef struct gmlo_keep { /* a region that can be kept */
   uint32_t region;
   unsigned msps; /* bytes that are there for longer, by the time saved: equal within an eighth */
-  size_t unseen_bytes;
+  size_t bytes, unseen_bytes; /* that are there for longer; more than that, of what is not seen */
 } gmlo_keep;
 
 typedef struct gmlo_keeping {
@@ -9705,23 +9707,24 @@ static int gmlo_keeping_match(gmlo_keeping *k, const gmlo_region *region) {
                                  gmlo_recording_first_alloc(k->l, region->again));
 }
 
-/* What keeping the region costs: its MSPS, as a power of 9/8. */
-static unsigned gmlo_keeping_msps(const gmlo_keeping *k, const gmlo_region *region) {
+/* What keeping the region costs: bytes, and its MSPS, as a power of 9/8. */
+static void gmlo_keeping_cost(const gmlo_keeping *k, const gmlo_region *region, gmlo_keep *keep) {
   const gmlo_recording *l = k->l;
-  double bytes = (double)region->unseen_bytes, ns = 1, power = 1e-6;
+  double ns = 1, power = 1e-6;
   size_t i = gmlo_recording_first_alloc(l, region->again),
          end = gmlo_recording_first_alloc(l, region->again_end);
-  unsigned msps = 0;
+  keep->unseen_bytes = region->unseen_bytes;
+  keep->bytes = 0;
+  keep->msps = 0;
   for (; i < end; i++) {
     const gmlo_slot *slot = &l->slots[l->allocs[i]], *dup = &l->slots[k->dup[l->allocs[i]]];
-    if (slot->freed > region->again_end && slot->freed > dup->freed) bytes += (double)slot->bytes;
+    if (slot->freed > region->again_end && slot->freed > dup->freed) keep->bytes += slot->bytes;
   }
   for (i = region->again; i < region->again_end; i++) ns += (double)l->steps[i].time_ns;
-  while (power < bytes / ns && msps < 1000) {
+  while (power < (double)(keep->bytes + keep->unseen_bytes) / ns && keep->msps < 1000) {
     power *= 1.125;
-    msps++;
+    keep->msps++;
   }
-  return msps;
 }
 
 static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
@@ -9741,8 +9744,7 @@ static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
   if (region.again == region.again_end) return; /* nothing is executed again */
   if (gmlo_keeping_match(k, &region)) {
     keep->region = number;
-    keep->msps = gmlo_keeping_msps(k, &region);
-    keep->unseen_bytes = region.unseen_bytes;
+    gmlo_keeping_cost(k, &region, keep);
     k->count++;
     return;
   }
@@ -10113,13 +10115,25 @@ typedef struct gmlo_sims {
   uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
   int fits;           /* if none is kept, nothing has to leave */
   size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
-  int only_fit;       /* sizes vary: if `fits`, no more than `fit` are kept */
   size_t best;        /* of those planned */
   size_t bound_last, bounds;  /* the last number whose bound is there; the next one, or above all */
   unsigned tries;             /* numbers that were chosen to be planned for */
   size_t number;              /* in the making: */
   gmlo_proposal tried, found; /* that one; the best one so far, if any is better than none */
 } gmlo_sims;
+
+/* Regions that are kept in this iteration alone, as there is room. */
+typedef struct gmlo_by_room {
+  gmlo_keeping keeping; /* of the known recording, which had so many bytes; l NULL: of none */
+  size_t slot_bytes;
+  gmlo_profile need;  /* by step of it: the bytes of its slots that are there */
+  uint32_t *keep_of;  /* by region: its place among `keeping.keeps`; or NONE */
+  uint32_t *skip_to;  /* by step: the first one behind steps that are not executed; or NONE */
+  size_t kept;        /* so many are kept, */
+  uint64_t out_bytes; /* and when that began so much had left */
+  size_t margin;      /* stays free: what had to leave, as too many were kept */
+  size_t alloc_bytes, alloc_slot_bytes; /* of the session, when the last region began */
+} gmlo_by_room;
 
 struct gmlake_offload_session {
   gmlake_offload_session_desc desc;
@@ -10207,6 +10221,7 @@ struct gmlake_offload_session {
   unsigned span_size;  /* what it allocated, in 1,024ths of the most that was seen; */
   unsigned known_size; /* the same of the known recording, whether it was timed or not */
   gmlo_kept kept;
+  gmlo_by_room by_room;
   gmlo_sims sims;         /* while regions are decided about */
   gmlo_proposal proposal; /* for the next iteration */
 };
@@ -10705,6 +10720,15 @@ static int gmlo_session_is_like(const gmlake_offload_session *s, const gmlo_reco
          (a->freed != GMLAKE_OFFLOAD_NONE && b->freed != GMLAKE_OFFLOAD_NONE);
 }
 
+/* Whether the program has one tensor for both slots, as it keeps regions that make what is in one
+   of them again. */
+static int gmlo_session_are_dups(const gmlo_by_room *b, uint32_t slot, uint32_t other) {
+  const uint32_t *dup = b->keeping.dup;
+  if (b->kept == 0 || other == GMLAKE_OFFLOAD_NONE) return 0;
+  if (dup[slot] != GMLAKE_OFFLOAD_NONE) slot = dup[slot];
+  return slot == (dup[other] != GMLAKE_OFFLOAD_NONE ? dup[other] : other);
+}
+
 /* Whether a tensor may be the one that the recording names. What outlived an iteration was given
    the slot of one that is like it, and what is allocated the slot that was next: here it may change
    with another one. */
@@ -10712,6 +10736,10 @@ static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint
   gmlo_recording *l = gmlo_session_known(s);
   uint32_t had = s->tensors[tensor].slot, other = l->slots[slot].tensor;
   if (had == slot) return 1;
+  if (gmlo_session_are_dups(&s->by_room, slot, had)) {
+    gmlo_session_bind(s, tensor, slot);
+    return 1;
+  }
   if (!gmlo_session_is_like(s, l, slot, had)) return 0;
   if (other != GMLAKE_OFFLOAD_NONE && l->slots[slot].alloc == GMLAKE_OFFLOAD_NONE &&
       s->tensors[other].step >= s->first_step && s->tensors[other].step < s->step) {
@@ -10731,7 +10759,8 @@ static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor,
                                  const gmlo_named *named, int strictly) {
   uint32_t had = s->tensors[tensor].slot;
   if (strictly) return gmlo_session_matches(s, tensor, named->slot);
-  return had == GMLAKE_OFFLOAD_NONE || had == named->slot;
+  return had == GMLAKE_OFFLOAD_NONE || had == named->slot ||
+         gmlo_session_are_dups(&s->by_room, named->slot, had);
 }
 
 /* Whether what a step reads, or what it writes, is what the recording names in it, from `first` on.
@@ -10796,6 +10825,14 @@ static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
   s->alloc_at = gmlo_recording_first_alloc(gmlo_session_known(s), (uint32_t)at);
 }
 
+/* The program does not execute the steps that make a kept region again. */
+static void gmlo_session_skip(gmlake_offload_session *s) {
+  const gmlo_by_room *b = &s->by_room;
+  while (b->kept != 0 && s->at < b->keeping.l->step_count &&
+         b->skip_to[s->at] != GMLAKE_OFFLOAD_NONE)
+    gmlo_session_jump(s, b->skip_to[s->at]);
+}
+
 /* The step of the known recording that uses a tensor of this one in the same way: the first one
    from `at` on, around the end. NONE: there is none. */
 static size_t gmlo_session_find_step(gmlake_offload_session *s, const gmlake_offload_step *step) {
@@ -10825,6 +10862,7 @@ static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_
   size_t at;
   s->count++;
   if (l == NULL) return;
+  gmlo_session_skip(s);
   if (s->is_lost || s->at == l->step_count || !gmlo_session_is_step(s, step, s->at, 1)) {
     gmlo_session_drift(s);
     at = gmlo_session_find_step(s, step);
@@ -10845,6 +10883,7 @@ static uint32_t gmlo_session_next_alloc(gmlake_offload_session *s, size_t bytes)
   uint32_t now;
   size_t i;
   if (l == NULL || s->is_lost) return GMLAKE_OFFLOAD_NONE;
+  if (!s->is_open) gmlo_session_skip(s);
   now = gmlo_session_now(s, s->at);
   while (s->alloc_at < l->alloc_count && l->slots[l->allocs[s->alloc_at]].alloc < now)
     s->alloc_at++;
@@ -11871,7 +11910,6 @@ static size_t gmlo_sims_number(gmlo_sims *p) {
       if (p->fit != 0) return p->fit;
       break;
     case 2:
-      if (p->only_fit && p->fits) return SIZE_MAX;
       if (p->low > p->fit) return p->low;
       break;
     default:
@@ -11970,6 +12008,125 @@ static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
   return !kept->is_settled;
 }
 
+/* Whether sizes vary, and nothing has to leave if none is kept. How many there is room for then
+   differs from one iteration to the next: the program is told as it comes to each. What would move
+   would be mapped anew each time, and the plan does not know the cost. */
+static int gmlo_session_keeps_by_room(const gmlake_offload_session *s) {
+  return s->steady_count < GMLO_STEADY && s->has_schedule && s->kept.is_kept == NULL &&
+         s->desc.limit_bytes != 0 && s->schedule.unplanned_bytes <= s->schedule.target_bytes;
+}
+
+static void gmlo_by_room_leave(gmlo_by_room *b) {
+  size_t margin = b->margin;
+  gmlo_keeping_leave(&b->keeping);
+  memset(b, 0, sizeof *b);
+  b->margin = margin;
+}
+
+/* What the known recording needs in each step, and which of its regions can be kept. 0: host memory
+   is refused. */
+static int gmlo_by_room_begin(gmlo_by_room *b, const gmlo_recording *l) {
+  gmlo_keeping *k = &b->keeping;
+  int64_t *leaves;
+  size_t i;
+  gmlo_by_room_leave(b);
+  if (!gmlo_keeping_begin(k, l)) return 0;
+  b->keep_of = (uint32_t *)gmlo_take(&k->scope, l->region_count, sizeof *b->keep_of);
+  b->skip_to = (uint32_t *)gmlo_take(&k->scope, l->step_count, sizeof *b->skip_to);
+  if (b->keep_of == NULL || b->skip_to == NULL ||
+      !gmlo_profile_take(&b->need, &k->scope, l->step_count + 1)) {
+    return 0;
+  }
+  for (i = 0; i < l->region_count; i++) b->keep_of[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < k->count; i++) b->keep_of[k->keeps[i].region] = (uint32_t)i;
+  for (i = 0; i < l->step_count; i++) b->skip_to[i] = GMLAKE_OFFLOAD_NONE;
+  leaves = b->need.tree_max + b->need.leaf_count;
+  for (i = 0; i < l->slot_count; i++) {
+    const gmlo_slot *slot = &l->slots[i];
+    leaves[slot->alloc != GMLAKE_OFFLOAD_NONE ? slot->alloc : 0] += (int64_t)slot->bytes;
+    if (slot->freed != GMLAKE_OFFLOAD_NONE) leaves[slot->freed] -= (int64_t)slot->bytes;
+  }
+  gmlo_profile_close(&b->need);
+  b->slot_bytes = l->slot_bytes;
+  return 1;
+}
+
+/* A region begins: whether it is kept, as there is room for what it makes until the steps that
+   would make it again. What else will be there by then is what the known recording has more there
+   than now, if its tensors are as much smaller than their slots as those since the last region
+   began. So the first one behind steps that made regions again is not kept: those were of another
+   batch. */
+static int gmlo_session_keep_by_room(gmlake_offload_session *s, uint64_t number) {
+  gmlo_by_room *b = &s->by_room;
+  const gmlo_recording *l = gmlo_session_known(s);
+  const gmlo_region *region;
+  size_t slot_bytes = s->alloc_slot_bytes - b->alloc_slot_bytes;
+  double scale =
+             slot_bytes != 0 ? (double)(s->alloc_bytes - b->alloc_bytes) / (double)slot_bytes : 1,
+         more;
+  b->alloc_bytes = s->alloc_bytes;
+  b->alloc_slot_bytes = s->alloc_slot_bytes;
+  if (!gmlo_session_keeps_by_room(s) || s->is_recording || s->is_lost) return 0;
+  if (number == 0 && (b->keeping.l == NULL || b->slot_bytes != l->slot_bytes) &&
+      !gmlo_by_room_begin(b, l))
+    gmlo_by_room_leave(b);
+  if (b->keeping.l == NULL || number == 0 || number >= l->region_count) return 0;
+  region = &l->regions[number];
+  if (region->begin != s->at || l->regions[number - 1].again < region->begin ||
+      b->keep_of[number] == GMLAKE_OFFLOAD_NONE) {
+    return 0;
+  }
+  more = (double)gmlo_profile_max(&b->need, region->begin, region->again + 1 - region->begin) -
+         (double)gmlo_profile_max(&b->need, region->begin, 1);
+  more += (double)b->keeping.keeps[b->keep_of[number]].bytes;
+  more = more * scale + (double)b->keeping.keeps[b->keep_of[number]].unseen_bytes;
+  if ((double)(s->stats.device_bytes + b->margin) + more > (double)s->desc.limit_bytes) return 0;
+  if (b->kept++ == 0) b->out_bytes = s->stats.out_bytes;
+  b->skip_to[region->again] = region->again_end;
+  return 1;
+}
+
+/* The open region has ended for the first time, and is kept: what would be made again is there. */
+static void gmlo_session_bind_kept(gmlake_offload_session *s, const gmlo_region *region) {
+  gmlo_recording *l = gmlo_session_known(s);
+  size_t i = gmlo_recording_first_alloc(l, region->again),
+         end = gmlo_recording_first_alloc(l, region->again_end);
+  for (; i < end; i++) {
+    uint32_t slot = l->allocs[i], dup = s->by_room.keeping.dup[slot], tensor = l->slots[dup].tensor;
+    gmlo_recording_widen(l, slot, l->slots[dup].bytes, l->slots[dup].real_bytes);
+    if (tensor != GMLAKE_OFFLOAD_NONE && l->slots[dup].freed <= region->end &&
+        l->slots[slot].freed > region->again_end)
+      gmlo_session_bind(s, tensor, slot);
+  }
+}
+
+/* The known recording's region that is kept by room; NULL: this number's is not. */
+static const gmlo_region *gmlo_session_kept_by_room(const gmlake_offload_session *s,
+                                                    uint64_t region) {
+  const gmlo_by_room *b = &s->by_room;
+  const gmlo_region *known;
+  if (b->kept == 0 || region < s->first_region ||
+      region - s->first_region >= b->keeping.l->region_count) {
+    return NULL;
+  }
+  known = &b->keeping.l->regions[region - s->first_region];
+  return known->again != GMLAKE_OFFLOAD_NONE && b->skip_to[known->again] != GMLAKE_OFFLOAD_NONE
+             ? known
+             : NULL;
+}
+
+/* An iteration has ended. If tensors had to leave, so much more stays free in those to come. */
+static void gmlo_session_end_by_room(gmlake_offload_session *s) {
+  gmlo_by_room *b = &s->by_room;
+  size_t i;
+  if (b->kept != 0) {
+    uint64_t left = s->stats.out_bytes - b->out_bytes;
+    b->margin = left != 0 ? b->margin + (size_t)left : b->margin - b->margin / 8;
+    for (i = 0; i < b->keeping.l->step_count; i++) b->skip_to[i] = GMLAKE_OFFLOAD_NONE;
+  }
+  b->kept = b->alloc_bytes = b->alloc_slot_bytes = 0;
+}
+
 /* The known recording was planned: decides which regions are kept, or judges that. `is_review`: it
    was timed under its schedule. */
 static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
@@ -11995,10 +12152,9 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     gmlo_session_keep_none(s);
   }
   if (!gmlo_session_judge(s, is_review) || kept->changes == GMLO_KEEP_CHANGES ||
-      s->proposal.slot_of != NULL)
+      s->proposal.slot_of != NULL || gmlo_session_keeps_by_room(s))
     return;
   kept->limit_bytes = s->desc.limit_bytes;
-  p->only_fit = s->steady_count == 0;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
   if (p->ns != NULL) {
@@ -12057,6 +12213,7 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   proposal.recording.made = l->made;
   proposal.recording.event_capacity = l->event_capacity;
   l->events = NULL;
+  gmlo_by_room_leave(&s->by_room);
   gmlo_recording_free(l);
   *l = proposal.recording;
   s->known = s->known == 0;
@@ -12129,10 +12286,12 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   if (s->making.l != NULL) gmlo_session_make(s);
 }
 
-/* Where iterations are alike, no schedule is due, and a review may never come, as sizes differ. */
+/* Where iterations are alike, or sizes no longer vary, no schedule is due, and a review may never
+   come, as sizes differ. */
 static void gmlo_session_consider_early(gmlake_offload_session *s) {
-  if (s->alike_count == GMLO_KEEP_ALIKE + 1 && s->is_timed && s->making.l == NULL &&
-      s->sims.ns == NULL)
+  int is_due = s->alike_count == GMLO_KEEP_ALIKE + 1 ||
+               (s->alike_count > GMLO_KEEP_ALIKE && s->steady_count == GMLO_STEADY);
+  if (is_due && s->is_timed && s->making.l == NULL && s->sims.ns == NULL)
     gmlo_session_consider(s, 0);
 }
 
@@ -12156,6 +12315,7 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_s
   gmlo_recording *before = gmlo_session_known(s), *l;
   size_t i;
   gmlo_session_look_anew(s);
+  gmlo_by_room_leave(&s->by_room);
   for (i = 0; i < s->tensor_count; i++) {
     s->tensors[i].slot = s->tensors[i].learnt;
     s->tensors[i].learnt = GMLAKE_OFFLOAD_NONE;
@@ -12232,6 +12392,7 @@ static void gmlo_session_count_regions(gmlake_offload_session *s) {
   s->stats.kept_region_count = s->kept_now;
   s->first_region = s->region + 1;
   s->kept_now = 0;
+  gmlo_session_end_by_room(s);
 }
 
 /* An iteration has ended: compares, learns and begins the next one. Smaller sizes are learnt when
@@ -12244,9 +12405,10 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   int is_larger = known != NULL && !s->is_more_vain && s->more > known->named_count / GMLO_GROWTH;
   int is_regrouped = s->region + 1 - s->first_region != s->stats.region_count &&
                      s->regroup_count++ < GMLO_REGROUPS; /* it is another program */
-  int is_covered, is_same = !s->is_drifted && s->count == s->last_count;
+  int is_covered, is_same = !s->is_drifted;
   size_t i;
   s->is_ranked = 0;
+  gmlo_session_skip(s);
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
   s->followed += s->has_schedule && !s->is_drifted;
   /* Nearly all was known, and what was not did not come again the same way: nothing is learnt. */
@@ -12520,7 +12682,8 @@ static gmlake_offload_result gmlo_session_alloc(gmlake_offload_session *s, uint3
   s->ranges[g->range].tensor = tensor;
   (void)gmlo_heap_pop(s->spare_ids, &s->spare_count);
   gmlo_session_list(s, tensor);
-  s->digest = (s->digest ^ g->bytes) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+  if (s->open_region == 0 || !s->is_again) /* else that depends on what is kept */
+    s->digest = (s->digest ^ g->bytes) * UINT64_C(0x9E3779B97F4A7C15) + 1;
   s->stats.tensor_count++;
   s->stats.tensor_bytes += g->real_bytes;
   if (l != NULL) {
@@ -12668,6 +12831,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_session_stop_making(s);
   gmlo_schedule_free(&host, &s->schedule);
   gmlo_session_keep_none(s);
+  gmlo_by_room_leave(&s->by_room);
   gmlo_free(&host, s->tensors);
   gmlo_free(&host, s->spare_ids);
   gmlo_free(&host, s->ranks);
@@ -12898,6 +13062,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
     number = session->region - session->first_region;
     *out_is_kept = session->kept.is_kept != NULL && number < session->kept.region_count &&
                    session->kept.is_kept[number];
+    if (!*out_is_kept) *out_is_kept = gmlo_session_keep_by_room(session, number);
     session->kept_now += (uint64_t)*out_is_kept;
     session->is_again = 0;
     if (session->is_recording) gmlo_recording_add_region(gmlo_session_recorded(session), number);
@@ -12908,6 +13073,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t region) {
   gmlake_offload_result result = gmlo_session_enter(session);
+  const gmlo_region *known;
   gmlo_region *record;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (session->open_region != 0) {
@@ -12916,6 +13082,8 @@ gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t regio
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, GMLAKE_OFFLOAD_NONE,
                                "there was no region of that number");
   } else {
+    known = gmlo_session_kept_by_room(session, region);
+    if (known != NULL) session->by_room.skip_to[known->again] = GMLAKE_OFFLOAD_NONE;
     session->open_region = region;
     session->is_again = 1;
     record = gmlo_session_region(session);
@@ -12928,6 +13096,7 @@ gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t regio
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen_bytes) {
   gmlake_offload_result result = gmlo_session_enter(session);
+  const gmlo_region *known;
   gmlo_region *record;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (session->open_region == 0) {
@@ -12938,6 +13107,8 @@ gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen
       *(session->is_again ? &record->again_end : &record->end) =
           (uint32_t)gmlo_session_recorded(session)->step_count;
     if (record != NULL && session->is_again) record->unseen_bytes = unseen_bytes;
+    known = session->is_again ? NULL : gmlo_session_kept_by_room(session, session->open_region);
+    if (known != NULL) gmlo_session_bind_kept(session, known);
     session->open_region = 0;
   }
   return gmlo_session_exit(session, result);

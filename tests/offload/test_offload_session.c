@@ -84,7 +84,21 @@ static void choose_program(chooser *c, uint64_t seed, int is_unmarked) {
   }
 }
 
-/* Regions that match or not; sizes, depths and limits change at any time. */
+/* An iteration of so many layers that are regions. */
+static void choose_regions_turn(chooser *c, uint64_t x, unsigned layers, unsigned size) {
+  char count[8], bytes[8], twice[8], turn[2000];
+  (void)snprintf(count, sizeof count, "%u", layers);
+  (void)snprintf(bytes, sizeof bytes, "%u", size);
+  (void)snprintf(twice, sizeof twice, "%u", 2 * size);
+  (void)snprintf(turn, sizeof turn, REGIONS_OF("%s", "%s", "%s", "%s", "%s", "%s"), count,
+                 x >> 40 & 3 ? "" : ">/209 ", bytes, twice, bytes, count, bytes, count, bytes,
+                 x >> 8 & 3 ? "200" : "208", twice, x >> 40 & 3 ? "" : "kept~:>/207 ", bytes, bytes,
+                 count);
+  text_add(&c->line, turn, strlen(turn));
+}
+
+/* Regions that match or not; sizes, depths and limits change at any time, and sizes also from one
+   iteration to the next. */
 static void choose_regions(chooser *c, uint64_t seed) {
   uint64_t x = mix(seed);
   const unsigned most = 60 + (unsigned)(x % 100);
@@ -92,23 +106,15 @@ static void choose_regions(chooser *c, uint64_t seed) {
   add(c, "{limit:%u link:%u%s%s} " WEIGHTS_8, most, 31250000u * (unsigned)(1 + x / 128 % 8),
       x >> 12 & 1 ? " told" : "", x >> 13 & 3 ? "" : " threads:2");
   for (phase = 0; phase < 6; phase++) {
-    char layers[8], bytes[8], twice[8];
-    char *turn = (char *)malloc(2000);
-    if (!turn) abort();
+    unsigned layers;
     x = mix(x);
+    layers = 2 + (unsigned)(x % 7);
     if ((x >> 16 & 3) == 0) size = 1 + x % 5;
     if ((x >> 18 & 3) == 0) add(c, "limit:%u ", most - (unsigned)(x % 20));
-    (void)snprintf(layers, sizeof layers, "%u", 2 + (unsigned)(x % 7));
-    (void)snprintf(bytes, sizeof bytes, "%u", size);
-    (void)snprintf(twice, sizeof twice, "%u", 2 * size);
-    (void)snprintf(turn, 2000, REGIONS_OF("%s", "%s", "%s", "%s", "%s", "%s"), layers,
-                   x >> 40 & 3 ? "" : ">/209 ", bytes, twice, bytes, layers, bytes, layers, bytes,
-                   x >> 8 & 3 ? "200" : "208", twice, x >> 40 & 3 ? "" : "kept~:>/207 ", bytes,
-                   bytes, layers);
     add(c, "[%u ", 1 + (unsigned)(x >> 20 & 15));
-    text_add(&c->line, turn, strlen(turn));
+    choose_regions_turn(c, x, layers, size);
+    if ((x >> 24 & 3) == 0) choose_regions_turn(c, x, layers, 1 + (unsigned)(x >> 26) % 5);
     add(c, "] ");
-    free(turn);
   }
 }
 

@@ -1,5 +1,5 @@
-/* Export and import, beside the rows of tests/play: wrong arguments, backends that cannot share, and
-   too many descriptors. */
+/* Export and import, beside the rows of tests/play: wrong arguments, backends that cannot share,
+   and too many descriptors. */
 #include "fixture.h"
 
 #include <fcntl.h>

@@ -28,7 +28,8 @@ Where moving tensors alone would make an iteration more than a tenth longer, by 
 that a model repeats are executed twice, as far as that pays: blocks.py says which may be. So they
 are before there is a plan, if in an iteration's backward passes more than a sixteenth of the limit
 has come back: the program waits for each tensor. After some iterations the session decides for each
-block: what it makes is kept, and may leave for the host, or is made again. recomputes="always" has
+block: what it makes is kept, and may leave for the host, or is made again. Where sizes vary it does
+so in each iteration, by the room that there is. recomputes="always" has
 blocks executed twice from the first iteration on until then, so that the largest batches fit;
 "never" has none.
 
