@@ -583,6 +583,33 @@ def check_explain(session, *paths):
     assert {"forward", "backward", "out", "in", "wait", "again"} <= set(words), words
 
 
+def check_optimizers(session, *paths):
+    """Steps of the first optimizer end iterations; of the next one, if that is gone or rests."""
+
+    def step(optimizer):
+        if IS_OLD:  # it has no hooks
+            own._before_step(optimizer)
+        optimizer.step()
+        if IS_OLD:
+            own._after_step(optimizer)
+
+    own = session.Session(session.Calls(*paths), torch.device("cpu"), 24 << 20)
+    with own:
+        first, second = make_blocks()[1], make_blocks()[1]
+        for _ in range(3):
+            step(first)
+            step(second)
+        assert own.mark_count == 3, own.mark_count
+        del first
+        for optimizer in (second, make_blocks()[1], second):
+            step(optimizer)
+        assert own.mark_count == 5, own.mark_count
+        other = make_blocks()[1]
+        for _ in range(session.OTHERS_STEPS_MAX + 4):
+            step(other)
+        assert own.mark_count == 5 + 4, own.mark_count
+
+
 def check_figures(explain):
     """By hand: three steps of 10, 20 and 30 ns and a wait of 5 behind the second. Tensor 0 is away
     behind step 0 until step 2; its copies take 8 ns each. Tensor 1 leaves without one behind step
@@ -716,4 +743,5 @@ if __name__ == "__main__":
         check_thread(session, *sys.argv[2:])
         check_figures(explain)
         check_explain(session, *sys.argv[2:])
+        check_optimizers(session, *sys.argv[2:])
         check_plan(session, planning, *sys.argv[2:])

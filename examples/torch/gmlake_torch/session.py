@@ -9,10 +9,10 @@
 
 Tensors leave for pinned host memory and come back before they are used, at the same address, while
 operators run. For an iteration or two the session learns what the program does; then it plans. An
-iteration ends where a step of the first optimizer has ended; other programs call mark() of what
-offload returns, or leave it to the session to find what they repeat. The limit is that of the lake:
-everything on the device is below it. When the block ends all tensors come back, which takes as much
-memory as the program would have taken.
+iteration ends where a step of the first optimizer has ended, or of the next one, if that is gone or
+steps no more. Other programs call mark() of what offload returns, or leave it to the session to
+find what they repeat. The limit is that of the lake: everything on the device is below it. When the
+block ends all tensors come back, which takes as much memory as the program would have taken.
 
 Only what was made inside the block may leave, so make the model there. What also stays: what an
 operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
@@ -59,6 +59,7 @@ from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
+OTHERS_STEPS_MAX = 32  # of other optimizers, until one of them ends iterations
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
 BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
@@ -152,7 +153,8 @@ class Session:
         self._keeps_regions, self._is_open = keeps_regions, False
         self._region_now = None  # an object while a region's steps are told; none begins in it
         self._recomputes, self._blocks = recomputes, None
-        self._marker = None  # the optimizer whose steps end iterations
+        self._marker = lambda: None  # refers to the optimizer whose steps end iterations, if there is
+        self._others_steps = 0  # of other optimizers, since it took one
         self.mark_count = 0
         self._back_before = None  # what had come back when this iteration's first backward began
         self._phases, self._backward_depth = explain.Phases(), 0
@@ -337,9 +339,13 @@ class Session:
     def _after_step(self, optimizer, *_):
         if id(optimizer) in self._split:
             _, optimizer.param_groups = self._split.pop(id(optimizer))
-        if self._marker is None:
-            self._marker = id(optimizer)
-        if self._marker == id(optimizer) and self._marks_steps:
+        self._others_steps += 1
+        if self._marker() is None or self._others_steps > OTHERS_STEPS_MAX:
+            self._marker = weakref.ref(optimizer)
+        is_marker = self._marker() is optimizer
+        if is_marker:
+            self._others_steps = 0
+        if is_marker and self._marks_steps:
             self.mark()
         else:
             self._phases.note("forward", self._steps_begun())
