@@ -121,6 +121,11 @@ static const row meanwhile_rows[] = {
     WHICHEVER("to_sleep", "", "/1", "S1:d"),
     WHICHEVER("to_wake", "S0:d ", "", "+y=2@C/1 W0"),
 
+    /* Other threads free blocks of the pool in the middle of both. */
+    {"blocks_go_while_their_pool_falls_asleep_and_wakes", BOTH,
+     "{granule:16 cap:8} P0 +a-e=1/0 in:copy=1( -b ) in:unmap=1( -c ) S0:k inside:0=0 "
+     "in:map=1( -d ) in:copy=1( -e ) W0 holds:a=1 I +x=4/0 -ax D0"},
+
     /* ---- Buffers, and addresses ---- */
 
     {"a_device_lost_in_a_borrowed_chunk_ends_the_growth", TOGETHER,

@@ -254,15 +254,33 @@ static void random_capture(uint64_t *random) {
   (void)pthread_mutex_unlock(&f.capturing[on]);
 }
 
+/* The pool sleeps and wakes. While it sleeps others may take its memory: then it stays asleep. */
+static int sleeps_and_wakes(gmlake_pool *pool) {
+  gmlake_result result = gmlake_pool_sleep(f.lake, pool, GMLAKE_SLEEP_KEEP, NULL);
+  expect(is_expected_then(result), "gmlake_pool_sleep failed");
+  if (result) return 1;
+  result = gmlake_pool_wake(f.lake, pool);
+  expect(is_expected_then(result), "gmlake_pool_wake failed");
+  return !result;
+}
+
 /* A pool of the thread's own comes and goes, when no capture forbids to wait for its memory. */
 static void random_pool(uint64_t *random) {
-  gmlake_stream s = f.streams[below(random, STREAMS)];
+  int on = (int)below(random, STREAMS);
   gmlake_pool *own;
   gmlake_result result;
+  block b;
   void *ptr;
   expect(!gmlake_pool_create(f.lake, NULL, &own), "gmlake_pool_create failed");
-  if (!alloc_from(own, 1 + below(random, 100 * KIB), s, &ptr))
-    expect(!gmlake_free(f.lake, ptr, s), "gmlake_free failed");
+  b.bytes = 16 + below(random, 100 * KIB);
+  if (!alloc_from(own, b.bytes, f.streams[on], &ptr)) {
+    b.ptr = (unsigned char *)ptr;
+    fill(&b);
+    if (sleeps_and_wakes(own))
+      let_go(&b, on);
+    else
+      expect(!gmlake_free(f.lake, ptr, f.streams[on]), "gmlake_free of what sleeps failed");
+  }
   while ((result = gmlake_pool_destroy(f.lake, own)) == GMLAKE_ERROR_CAPTURING) end_captures();
   expect(!result, "gmlake_pool_destroy failed");
 }

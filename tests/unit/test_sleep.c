@@ -1,7 +1,5 @@
 /* Sleep and wake, of what tests/play/sleep_rows.h and tests/play/fault_rows.h cannot say: other
-   tables and hooks, large contents, threads. */
-#include "waiters.h"
-
+   tables and hooks, large contents. */
 #include "fixture.h"
 
 #define DROP GMLAKE_SLEEP_DROP
@@ -192,74 +190,6 @@ CASE(a_hundred_gib_sleep_and_wake_in_time) {
     assert_in_range(census().modelled_ns - before, 0, i ? 5000000000u : 600000000u);
     finish();
   }
-}
-
-/* ---- other threads --------------------------------------------------------------------------- */
-
-static gmlake_pool *busy_pool;
-static int stops;
-
-static void *work_elsewhere(void *argument) {
-  gmlake_stream stream = (gmlake_stream)argument;
-  gmlake_alloc_desc wanted;
-  void *held[4] = {NULL, NULL, NULL, NULL};
-  unsigned n = 0;
-  memset(&wanted, 0, sizeof(wanted));
-  while (!__atomic_load_n(&stops, __ATOMIC_RELAXED)) {
-    void **slot = &held[n++ % 4];
-    if (*slot) {
-      assert_filled(*slot, C / 2, (int)(n % 4));
-      assert_ok(gmlake_free(lake, *slot, stream));
-      *slot = NULL;
-    }
-    wanted.bytes = C / 2 + n % 7 * C;
-    wanted.pool = busy_pool;
-    assert_ok(gmlake_alloc_with(lake, &wanted, stream, slot));
-    fill(*slot, C / 2, (int)(n % 4));
-  }
-  for (n = 0; n < 4; n++)
-    if (held[n]) assert_ok(gmlake_free(lake, held[n], stream));
-  return NULL;
-}
-
-/* Frees blocks of the sleeping pool one by one. */
-static void *free_them(void *argument) {
-  void **blocks = (void **)argument;
-  int i;
-  for (i = 0; i < 40; i++) assert_ok(gmlake_free(lake, blocks[i], NONE));
-  return NULL;
-}
-
-CASE(other_threads_work_on) {
-  pthread_t other, freer;
-  void *blocks[80];
-  int i, round;
-  start(1024);
-  make_pool(3);
-  busy_pool = open_pool(0);
-  stops = 0;
-  assert_int_equal(pthread_create(&other, NULL, work_elsewhere, open_stream()), 0);
-  for (round = 0; round < 10; round++) {
-    for (i = 0; i < 80; i++) {
-      gmlake_alloc_desc wanted = request(C / 3 + 1, 0, full.pool);
-      assert_ok(gmlake_alloc_with(lake, &wanted, LEGACY, &blocks[i]));
-      fill(blocks[i], C / 3, i);
-    }
-    assert_int_equal(pthread_create(&freer, NULL, free_them, blocks), 0);
-    assert_ok(gmlake_pool_sleep(lake, full.pool, KEEP, NULL));
-    assert_ok(gmlake_pool_wake(lake, full.pool));
-    assert_int_equal(pthread_join(freer, NULL), 0);
-    assert_pool(3);
-    for (i = 40; i < 80; i++) {
-      assert_filled(blocks[i], C / 3, i);
-      assert_ok(gmlake_free(lake, blocks[i], LEGACY));
-    }
-  }
-  __atomic_store_n(&stops, 1, __ATOMIC_RELAXED);
-  assert_int_equal(pthread_join(other, NULL), 0);
-  assert_ok(gmlake_check(lake));
-  end_pool();
-  finish();
 }
 
 int main(void) {
