@@ -333,8 +333,9 @@ COSTS (measured; see bench/RESULTS.md)
                    processor's caches). A free range or an exact window is O(1), plus the pieces of
                    a window, plus one entry for each chunk whose first block changes. Where clean
                    memory and a stream's lie side by side, a search is O(log of how often they do).
-  stitch           20 to 30 us for each chunk mapped (cuMemSetAccess). To plan it: O(chunks
-                   mapped), or O(slots) if the request may wait for other streams
+  stitch           20 to 30 us for each chunk mapped (cuMemSetAccess), and up to 1 ms while the
+                   device copies to the host, on an H200. To plan it: O(chunks mapped), or O(slots)
+                   if the request may wait for other streams
   grow             28 us for each handle, of a buffer too, or twice as much for a buffer that shares
                    chunks with blocks; nothing for a buffer's chunk that is still mapped where it is
                    committed again

@@ -171,6 +171,66 @@ static void vmm_measure_mapping(vmm *v, size_t bytes, size_t count) {
   GPU(cuMemAddressFree(r.address, bytes * count));
 }
 
+/* ---- While copies are under way ---- */
+
+#define VMM_COPY (16 * MIB)
+#define VMM_COPIES 4u
+
+typedef struct vmm_copies {
+  CUstream stream;
+  CUdeviceptr device;
+  void *host;
+} vmm_copies;
+
+static void vmm_begin_copies(const gpu_driver *gpu, const vmm_copies *c, int is_out) {
+  unsigned i;
+  for (i = 0; i < VMM_COPIES; i++)
+    if (is_out) {
+      GPU(cuMemcpyDtoHAsync(c->host, c->device, VMM_COPY, c->stream));
+    } else {
+      GPU(cuMemcpyHtoDAsync(c->device, c->host, VMM_COPY, c->stream));
+    }
+}
+
+/* Maps and unmaps one handle behind the begin of copies between the device and pinned memory. */
+static void vmm_measure_busy(vmm *v, const vmm_copies *c, int is_out) {
+  const gpu_driver *gpu = &v->b->gpu;
+  const char *form = is_out ? "during copies out" : "during copies in";
+  CUmemGenericAllocationHandle handle;
+  CUdeviceptr address;
+  size_t round;
+  vmm_clear(v);
+  GPU(cuMemAddressReserve(&address, VMM_COPY, 0, 0, 0));
+  GPU(cuMemCreate(&handle, VMM_COPY, &v->prop, 0));
+  for (round = 0; round <= 8 * v->b->repeat; round++) {
+    GPU(cuMemMap(address, VMM_COPY, 0, handle, 0));
+    vmm_begin_copies(gpu, c, is_out);
+    VMM_TIME(&v->first_of_two, 1, cuMemSetAccess(address, VMM_COPY, &v->access, 1));
+    GPU(cuStreamSynchronize(c->stream));
+    vmm_begin_copies(gpu, c, is_out);
+    VMM_TIME(&v->second_of_two, 1, cuMemUnmap(address, VMM_COPY));
+    GPU(cuStreamSynchronize(c->stream));
+  }
+  GPU(cuMemRelease(handle));
+  GPU(cuMemAddressFree(address, VMM_COPY));
+  vmm_row(v, "cuMemSetAccess", form, VMM_COPY, 1, &v->first_of_two,
+          gmlk_mock_cost_table[0].set_access);
+  vmm_row(v, "cuMemUnmap", form, VMM_COPY, 1, &v->second_of_two, gmlk_mock_cost_table[0].unmap);
+}
+
+static void vmm_measure_during_copies(vmm *v) {
+  const gpu_driver *gpu = &v->b->gpu;
+  vmm_copies c;
+  GPU(cuStreamCreate(&c.stream, CU_STREAM_NON_BLOCKING));
+  GPU(cuMemAlloc(&c.device, VMM_COPY));
+  GPU(cuMemHostAlloc(&c.host, VMM_COPY, 0));
+  vmm_measure_busy(v, &c, 1);
+  vmm_measure_busy(v, &c, 0);
+  GPU(cuMemFreeHost(c.host));
+  GPU(cuMemFree(c.device));
+  GPU(cuStreamDestroy(c.stream));
+}
+
 /* ---- Cheap calls ---- */
 
 typedef struct vmm_cheap {
@@ -294,6 +354,7 @@ static void run_vmm(bench *b) {
   for (i = 0; i < sizeof range_sizes / sizeof range_sizes[0]; i++)
     for (k = 0; k < (range_sizes[i] <= 32 ? 3u : 1u); k++)
       vmm_measure_mapping(&v, range_sizes[i] * MIB, counts[k]);
+  vmm_measure_during_copies(&v);
   for (i = 0; i < sizeof reserve_mib / sizeof reserve_mib[0]; i++)
     if (!vmm_measure_reserve(&v, (size_t)reserve_mib[i] * MIB)) break;
   for (i = 0; i < sizeof alloc_sizes / sizeof alloc_sizes[0]; i++)
