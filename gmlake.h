@@ -2702,11 +2702,12 @@ typedef struct gmlk_extent { /* addresses that the driver reserved in one call *
 typedef struct gmlk_area { /* the addresses of an arena, or those for its windows or its buffers */
   gmlk_extent *extents;    /* [X1] count of them, room for `capacity` */
   size_t count, capacity;
-  uint32_t limit; /* [X1] the slots of all extents */
-  uint32_t most;  /* that there may be */
-  uint32_t unit;  /* the fewest that are asked for at a time, unless the driver refuses */
-  int is_scarce;  /* the driver has refused some: less is asked for at a time */
-  int is_full;    /* it has refused all that was asked for last */
+  size_t chunk_bytes; /* of a slot */
+  uint32_t limit;     /* [X1] the slots of all extents */
+  uint32_t most;      /* that there may be */
+  uint32_t unit;      /* the fewest that are asked for at a time, unless the driver refuses */
+  int is_scarce;      /* the driver has refused some: less is asked for at a time */
+  int is_full;        /* it has refused all that was asked for last */
 } gmlk_area;
 
 typedef struct gmlk_space { /* addresses for windows or for buffers */
@@ -2800,6 +2801,10 @@ static inline uint64_t gmlk_area_base(const gmlk_area *area, uint32_t slot) {
   if (!area->count) return 0;
   while (i + 1 < area->count && slot >= area->extents[i].end) i++;
   return area->extents[i].base;
+}
+
+static uint64_t gmlk_area_address(const gmlk_area *area, uint32_t slot) {
+  return gmlk_area_base(area, slot) + slot * (uint64_t)area->chunk_bytes;
 }
 
 /* The first slot of an extent to come with so many slots; more than `most`: there may be none. */
@@ -3536,12 +3541,6 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
   return NULL;
 }
 
-/* Where addresses in use begin. */
-static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
-                                const gmlk_block *va) {
-  return gmlk_area_base(&space->area, va->at) + (uint64_t)va->at * a->chunk_bytes;
-}
-
 /* ---- >>forward ---------------------------------------------------------------------------------
    What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
    frees before all else. No other function calls what stands below it. */
@@ -3561,8 +3560,7 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r);
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                     size_t chunk_count);
-static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
-                                          uint32_t slots);
+static gmlake_result gmlk_space_extend_to(gmlake *l, gmlk_space *space, uint32_t slots);
 
 /* A question's answer. */
 static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
@@ -4245,10 +4243,6 @@ static uint32_t gmlk_alias_row(const gmlk_arena *a, const gmlk_alias *x, uint32_
   return ((piece->at + piece->grains - 1) >> a->chunk_log) - *out_slot + 1;
 }
 
-static size_t gmlk_alias_bytes(const gmlk_arena *a, const gmlk_alias *x) {
-  return x->chunk_count * a->chunk_bytes;
-}
-
 /* Whether the last use through an alias is known to be complete. */
 static int gmlk_alias_is_done(const gmlake *l, const gmlk_alias *x) {
   return gmlk_tag_done(&l->streams, x->stream, x->epoch);
@@ -4292,7 +4286,7 @@ static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gm
         x->mapped += !result;
       }
   for (x = list; x && !result; x = x->next) { /* one call for each row of neighbours */
-    end = gmlk_alias_address(a, x) + gmlk_alias_bytes(a, x);
+    end = gmlk_alias_address(a, x) + x->chunk_count * a->chunk_bytes;
     if (x->next && gmlk_alias_address(a, x->next) == end) continue;
     address = gmlk_alias_address(a, first);
     result = gmlk_batch_set_access(batch, address, (size_t)(end - address));
@@ -4306,7 +4300,7 @@ static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gm
 
 /* Counts an alias by 1 or -1: as a window, or what it maps as quarantined. */
 static void gmlk_alias_add(const gmlk_arena *a, const gmlk_alias *x, int by, gmlk_mapped *out) {
-  const size_t bytes = gmlk_alias_bytes(a, x) * (size_t)by;
+  const size_t bytes = x->chunk_count * a->chunk_bytes * (size_t)by;
   if (x->state == GMLK_ALIAS_QUARANTINED) {
     out->quarantined_bytes += bytes;
   } else if (x->state && x->is_window) {
@@ -4478,7 +4472,7 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
     gmlk_window *next = w->idle_next;
     if (gmlk_alias_is_done(l, &w->alias)) {
       gmlk_alias_give_up(a, &w->alias, &dying);
-      bytes -= gmlk_min(bytes, gmlk_alias_bytes(a, &w->alias));
+      bytes -= gmlk_min(bytes, w->alias.chunk_count * a->chunk_bytes);
       left--;
     }
     w = next;
@@ -4522,7 +4516,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   w->self.state = GMLK_RESERVED;
   w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, w);
   if (w->va) {
-    w->alias.address = gmlk_va_address(a, &a->window_space, w->va) +
+    w->alias.address = gmlk_area_address(&a->window_space.area, w->va->at) +
                        (w->pieces[0].at & (a->chunk_grains - 1)) * GMLK_GRAIN;
     return w;
   }
@@ -4804,7 +4798,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
-  result = gmlk_space_extend_to(l, r->arena, space, plan.chunk_count);
+  result = gmlk_space_extend_to(l, space, plan.chunk_count);
   if (result && !gmlk_is_shortage(result)) return result;
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
@@ -5348,25 +5342,15 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
 /* The pool that a caller knows an arena by: what was imported is in none. */
 static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? NULL : a->owner; }
 
-/* Where an extent begins. */
-static uint64_t gmlk_extent_address(const gmlk_extent *e, size_t chunk_bytes) {
-  return e->base + (uint64_t)e->first * chunk_bytes;
-}
-
-/* The extent that an address lies in, or NULL. */
-static const gmlk_extent *gmlk_area_find(const gmlk_area *area, size_t chunk_bytes,
-                                         uint64_t address) {
+/* How many bytes behind slot 0 an address lies; UINT64_MAX: it lies in no extent. */
+static uint64_t gmlk_area_offset(const gmlk_area *area, uint64_t address) {
   size_t i;
   for (i = 0; i < area->count; i++) {
-    const gmlk_extent *e = &area->extents[i];
-    if (address - gmlk_extent_address(e, chunk_bytes) < (uint64_t)(e->end - e->first) * chunk_bytes)
-      return e;
+    const uint64_t offset = address - area->extents[i].base;
+    const uint64_t slot = offset / area->chunk_bytes;
+    if (slot >= area->extents[i].first && slot < area->extents[i].end) return offset;
   }
-  return NULL;
-}
-
-static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
-  return gmlk_home(a, gmlk_slot_at(a, slot));
+  return UINT64_MAX;
 }
 
 /* Gives a slot that is empty or asleep a chunk, or takes the one back into use that the driver has
@@ -5391,7 +5375,7 @@ static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t 
     a->chunks.backed_count++;
   }
   if (a->is_bare || chunk->is_home) return GMLAKE_OK;
-  result = GMLK_CALL(batch, map, gmlk_slot_home(a, slot), a->chunk_bytes, chunk->handle);
+  result = GMLK_CALL(batch, map, gmlk_area_address(&a->area, slot), a->chunk_bytes, chunk->handle);
   chunk->is_home = !result;
   return result;
 }
@@ -5399,7 +5383,7 @@ static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t 
 /* Unmaps a chunk at home. 0: it is still mapped. */
 static int gmlk_chunk_unmap(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
   gmlk_chunk *chunk = &a->chunks.items[slot];
-  if (chunk->is_home && !GMLK_CALL(batch, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
+  if (chunk->is_home && !GMLK_CALL(batch, unmap, gmlk_area_address(&a->area, slot), a->chunk_bytes))
     chunk->is_home = 0;
   return !chunk->is_home;
 }
@@ -5646,6 +5630,7 @@ static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr)
 static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes, size_t chunk) {
   const size_t most = most_bytes / chunk;
   const size_t least = gmlk_min(GMLK_UNIT_CHUNKS, GMLK_UNIT_BYTES / chunk);
+  area->chunk_bytes = chunk;
   area->most = (uint32_t)most;
   area->unit = (uint32_t)gmlk_min(most, gmlk_max(unit_bytes / chunk + 1, least));
 }
@@ -5653,8 +5638,7 @@ static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes
 /* Reserves an extent of `need` slots or more. On success the caller enters its slots into the
    tiling before it releases state_lock: two records for that are set aside meanwhile.
    OUT_OF_DEVICE_MEMORY: there are no addresses. */
-static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
-                                       uint32_t need) {
+static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, uint32_t need) {
   const uint32_t first = gmlk_area_next(area, need);
   const int was_scarce = area->is_scarce;
   uint64_t address = 0, wanted;
@@ -5671,7 +5655,8 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
     opened = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
     result = opened;
     if (!opened)
-      result = GMLK_CALL(&batch, reserve, (size_t)wanted * chunk_bytes, chunk_bytes, &address);
+      result = GMLK_CALL(&batch, reserve, (size_t)wanted * area->chunk_bytes, area->chunk_bytes,
+                         &address);
     (void)gmlk_batch_end(l, &batch);
     if (opened || result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break; /* no lack of addresses */
     area->is_scarce = 1;
@@ -5682,7 +5667,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   l->records.held_count -= 2;
   if (result) return result;
   if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
-  area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
+  area->extents[area->count].base = address - (uint64_t)first * area->chunk_bytes;
   area->extents[area->count].first = first;
   area->extents[area->count++].end = area->limit = first + (uint32_t)wanted;
   return GMLAKE_OK;
@@ -5696,7 +5681,7 @@ static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t las
   gmlake_result result;
   gmlk_block *b;
   if (last < limit) return GMLAKE_OK;
-  result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
+  result = gmlk_area_reserve(l, &a->area, last - limit + !limit);
   if (result || !limit) return result;
   gmlk_arena_extend(a, limit);
   b = gmlk_tiling_extend(a->records, &a->tail, a->number, a->chunk_grains, GMLK_EDGE);
@@ -5707,12 +5692,11 @@ static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t las
 
 /* Makes sure that a window or buffer of so many slots finds addresses, if there are any. An edge
    stands between two extents. */
-static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
-                                          uint32_t slots) {
+static gmlake_result gmlk_space_extend_to(gmlake *l, gmlk_space *space, uint32_t slots) {
   const uint32_t limit = space->area.limit;
   gmlake_result result;
   if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
-  result = gmlk_area_reserve(l, &space->area, a->chunk_bytes, slots);
+  result = gmlk_area_reserve(l, &space->area, slots);
   if (result) return result;
   if (limit) (void)gmlk_tiling_extend(&l->records, &space->tail, 0, 1, GMLK_EDGE);
   slots = space->area.limit - limit - (limit != 0);
@@ -5722,13 +5706,13 @@ static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_s
 }
 
 /* Gives an area's addresses back; what the driver refuses to take stays. pre: nothing is mapped. */
-static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *batch) {
+static void gmlk_area_close(gmlk_area *area, gmlk_batch *batch) {
   size_t i, count = area->count;
   area->count = 0;
   for (i = 0; i < count; i++) {
     const gmlk_extent *e = &area->extents[i];
-    if (GMLK_CALL(batch, unreserve, gmlk_extent_address(e, chunk_bytes),
-                  (size_t)(e->end - e->first) * chunk_bytes))
+    if (GMLK_CALL(batch, unreserve, e->base + e->first * (uint64_t)area->chunk_bytes,
+                  (e->end - e->first) * area->chunk_bytes))
       area->extents[area->count++] = *e;
   }
 }
@@ -6615,7 +6599,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
    Costs: those of >>alias, else O(chunks). Can fail: host memory, the driver. */
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
-  return gmlk_va_address(b->arena, &b->arena->buffer_space, b->va);
+  return gmlk_area_address(&b->arena->buffer_space.area, b->va->at);
 }
 
 /* Whether the requester may have all blocks from b to the one that holds the grain before `end`. */
@@ -6828,7 +6812,7 @@ static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gm
   for (i = 0; i < slots->count && !result; i++) result = gmlk_chunk_make(batch, a, slots->items[i]);
   for (i = 0; i < slots->count && !result && !a->is_bare; i = end) { /* a call for each row */
     end = gmlk_slots_row(slots, i);
-    result = gmlk_batch_set_access(batch, gmlk_slot_home(a, slots->items[i]),
+    result = gmlk_batch_set_access(batch, gmlk_area_address(&a->area, slots->items[i]),
                                    (size_t)(end - i) * a->chunk_bytes);
   }
   return result;
@@ -6871,7 +6855,7 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
   for (i = 0; i < slots->count; i = end) {
     end = gmlk_slots_row(slots, i);
     if (l->desc.flags & GMLAKE_FILL && !a->is_bare && !imports)
-      memset((void *)(uintptr_t)gmlk_slot_home(a, slots->items[i]), GMLAKE_FILL_FREE,
+      memset((void *)(uintptr_t)gmlk_area_address(&a->area, slots->items[i]), GMLAKE_FILL_FREE,
              (end - i) * a->chunk_bytes);
     gmlk_arena_back(a, slots->items[i], end - i);
   }
@@ -6951,7 +6935,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
   if (!result) result = gmlk_slots_fill(l, a, slots, NULL, &batch);
   if (result) return result;
-  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0,
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_area_address(&a->area, slots->items[0]) : 0,
             l->stats.reserved_bytes - held, batch.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
@@ -7412,7 +7396,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   for (w = a->windows.idle_first; w; w = w->idle_next, windows++) {
     windows->number = w->number;
     windows->bytes = w->self.grains * GMLK_GRAIN;
-    windows->mapped_bytes = gmlk_alias_bytes(a, &w->alias);
+    windows->mapped_bytes = w->alias.chunk_count * a->chunk_bytes;
     windows->piece_count = w->piece_count;
     windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, r->is_whole) &&
                        !gmlk_window_blocker(a, &l->streams, r->requester, w);
@@ -7468,23 +7452,21 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
 
 /* The grains of the arena that a piece is. pre: it lies in the arena. */
 static gmlk_piece gmlk_piece_of(const gmlk_arena *a, const gmlake_piece *p) {
-  const uint64_t home = (uint64_t)(uintptr_t)p->home;
-  const uint64_t base = gmlk_area_find(&a->area, a->chunk_bytes, home)->base;
-  return gmlk_piece_with((uint32_t)((home - base) / GMLK_GRAIN), (uint32_t)(p->bytes / GMLK_GRAIN));
+  const uint64_t offset = gmlk_area_offset(&a->area, (uint64_t)(uintptr_t)p->home);
+  return gmlk_piece_with((uint32_t)(offset / GMLK_GRAIN), (uint32_t)(p->bytes / GMLK_GRAIN));
 }
 
 static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
   const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = a->tail.at * GMLK_GRAIN;
-  const gmlk_extent *e = gmlk_area_find(&a->area, a->chunk_bytes, home);
+  const uint64_t offset = gmlk_area_offset(&a->area, home);
   uint32_t end, edge = a->chunk_grains - 1;
   const gmlk_block *b;
   gmlk_piece piece;
   if (!p->bytes || (home | p->bytes) % GMLK_GRAIN)
     return "a piece's home or bytes is no multiple of 512, or bytes is 0";
-  if (!e || home - e->base >= end_bytes || p->bytes > end_bytes - (home - e->base))
-    return "a piece lies outside the arena";
+  if (offset >= end_bytes || p->bytes > end_bytes - offset) return "a piece lies outside the arena";
   piece = gmlk_piece_of(a, p);
   end = piece.at + piece.grains;
   for (b = gmlk_locate(a, piece.at); b->at < end; b = b->next)
@@ -7630,7 +7612,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
   r->has_grown = 1;
-  piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
+  piece->home = (void *)(uintptr_t)gmlk_area_address(&a->area, slot);
   piece->bytes = q->plan.grow_bytes;
   return GMLAKE_OK;
 }
@@ -7712,8 +7694,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   const char *wrong;
   if (r->may_stitch && next <= space->area.most) { /* so that a window finds addresses */
     const uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2;
-    (void)gmlk_space_extend_to(l, r->arena, space,
-                               (uint32_t)gmlk_min(slots, space->area.most - next));
+    (void)gmlk_space_extend_to(l, space, (uint32_t)gmlk_min(slots, space->area.most - next));
   }
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_callback_begin(l, &callback, 1, NULL);
@@ -8370,10 +8351,10 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
    buffers)). Can fail: a wrong pointer, host memory; to forget, the driver. */
 
 /* The window or buffer, by its record, whose addresses hold this one; NULL: there is none. */
-static void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space, uint64_t address) {
-  const gmlk_extent *e = gmlk_area_find(&space->area, a->chunk_bytes, address);
-  const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
-  const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
+static void *gmlk_find_mapped(const gmlk_space *space, uint64_t address) {
+  const uint64_t offset = gmlk_area_offset(&space->area, address);
+  const uint32_t slot = offset != UINT64_MAX ? (uint32_t)(offset / space->area.chunk_bytes) : 0;
+  const gmlk_block *va = offset != UINT64_MAX ? gmlk_tree_upto(space->used, slot) : NULL;
   return va && slot < va->at + va->grains ? va->u.owner : NULL;
 }
 
@@ -8382,17 +8363,16 @@ static gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address, gmlake_buffer
   const gmlk_arena *a;
   *out_buffer = NULL;
   GMLK_FOR_ARENAS(l, a) {
+    const uint64_t offset = gmlk_area_offset(&a->area, address);
     gmlake_buffer *buffer;
-    const gmlk_extent *e;
     gmlk_window *w;
     gmlk_block *b;
-    w = (gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
+    w = (gmlk_window *)gmlk_find_mapped(&a->window_space, address);
     if (w && address - w->alias.address < w->self.grains * GMLK_GRAIN) return &w->self;
-    buffer = (gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
+    buffer = (gmlake_buffer *)gmlk_find_mapped(&a->buffer_space, address);
     if (buffer && buffer->lake) *out_buffer = buffer;
-    e = gmlk_area_find(&a->area, a->chunk_bytes, address);
-    if (!e || address - e->base >= a->tail.at * GMLK_GRAIN) continue;
-    b = gmlk_locate(a, (uint32_t)((address - e->base) / GMLK_GRAIN));
+    if (offset >= a->tail.at * GMLK_GRAIN) continue;
+    b = gmlk_locate(a, (uint32_t)(offset / GMLK_GRAIN));
     if (b->state == GMLK_PIECE) return &b->as.window->self;
     return b->state >= GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
   }
@@ -8646,18 +8626,12 @@ static gmlake_result gmlk_copies_wait(gmlk_batch *batch, gmlk_arena *a, int to_h
   return result;
 }
 
-/* Whether an extent begins at an address that contents are kept of: what lies before may be another
-   one. */
-static int gmlk_begins_extent(const gmlk_arena *a, uint64_t address) {
-  const gmlk_area *area = a->is_bare ? &a->buffer_space.area : &a->area;
-  const gmlk_extent *e = gmlk_area_find(area, a->chunk_bytes, address);
-  return e && gmlk_extent_address(e, a->chunk_bytes) == address;
-}
-
 /* Starts one copy to a piece of the host copy, or back, of what lies side by side at both ends and
    before the address `end`. Those before it are complete then. */
 static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t end, int to_host) {
   const gmlk_copy *first = a->copies.items + a->copies.next, *c = first;
+  const gmlk_area *area = a->is_bare ? &a->buffer_space.area : &a->area;
+  const uint64_t begin = gmlk_area_offset(area, first->address); /* in one extent */
   const size_t piece = a->host_copies.piece_bytes, at = (size_t)first->offset % piece;
   char *host = (char *)a->host_copies.items[first->offset / piece] + at;
   gmlake_result result;
@@ -8665,7 +8639,7 @@ static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t
   a->copies.done = a->copies.next;
   for (; a->copies.next < a->copies.count && bytes < piece - at && c->address < end &&
          c->address == first->address + bytes && c->offset == first->offset + bytes &&
-         !(bytes && gmlk_begins_extent(a, c->address));
+         gmlk_area_offset(area, c->address) == begin + bytes;
        c++, a->copies.next++)
     bytes += c->grains * GMLK_GRAIN;
   result = GMLK_CALL(batch, copy, first->address, host, bytes, to_host);
@@ -9003,8 +8977,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (a->is_bare)
     a->area.limit = a->area.most;
   else /* an import needs all */
-    result = gmlk_area_reserve(l, &a->area, chunk_bytes,
-                               is_home || arena_bytes == SIZE_MAX ? 1 : a->area.most);
+    result = gmlk_area_reserve(l, &a->area, is_home || arena_bytes == SIZE_MAX ? 1 : a->area.most);
   if (result || window_bytes < chunk_bytes) return result;
   gmlk_area_init(&a->window_space.area, gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes),
                  is_home ? device : part, chunk_bytes);
@@ -9033,9 +9006,9 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
         !(is_home || ((is_mapped || is_paged) && a->chunks.items[slot].map_count)))
       gmlk_chunk_release(&a->chunks, batch, slot);
   }
-  if (!is_mapped) gmlk_area_close(&a->window_space.area, a->chunk_bytes, batch);
-  if (!is_paged) gmlk_area_close(&a->buffer_space.area, a->chunk_bytes, batch);
-  if (!is_backed) gmlk_area_close(&a->area, a->chunk_bytes, batch);
+  if (!is_mapped) gmlk_area_close(&a->window_space.area, batch);
+  if (!is_paged) gmlk_area_close(&a->buffer_space.area, batch);
+  if (!is_backed) gmlk_area_close(&a->area, batch);
 }
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
@@ -9606,7 +9579,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, b);
     if (*out_va || p.is_over) break;
     if (tries == 1) {
-      refused = gmlk_space_extend_to(l, a, &a->buffer_space, (uint32_t)slots);
+      refused = gmlk_space_extend_to(l, &a->buffer_space, (uint32_t)slots);
       if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
     } else {
       if (tries) result = gmlk_wait_on(l, &p);
@@ -10037,7 +10010,7 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!a->chunks.items[i].is_home || a->chunks.items[i].is_quarantined) continue;
-    result = gmlk_copies_out(batch, a, gmlk_slot_home(a, i), a->chunk_bytes);
+    result = gmlk_copies_out(batch, a, gmlk_area_address(&a->area, i), a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(batch, a, i)) result = batch->result;
   }
   return result;
@@ -10058,9 +10031,9 @@ static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
       chunk->is_marked |= chunk->is_asleep; /* it is created */
       result = gmlk_chunk_make(batch, a, i);
       if (!result && !was_home && !a->is_bare)
-        result = gmlk_batch_set_access(batch, gmlk_slot_home(a, i), a->chunk_bytes);
+        result = gmlk_batch_set_access(batch, gmlk_area_address(&a->area, i), a->chunk_bytes);
     }
-    if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_slot_home(a, i));
+    if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_area_address(&a->area, i));
   }
   while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
     if (x->mapped) continue;
@@ -10724,7 +10697,8 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!a->chunks.items[slot].handle) continue; /* behind the end it has no block either */
     b = a->firsts[slot];
-    e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_slot_home(a, slot), a->chunk_bytes);
+    e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_area_address(&a->area, slot),
+                   a->chunk_bytes);
     e.handle = a->chunks.items[slot].handle;
     if (a->chunks.items[slot].is_quarantined || a->sleep == GMLK_ASLEEP)
       e.state = GMLAKE_STATE_QUARANTINED;
@@ -14427,7 +14401,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va) {
   gmlk_expect(c, w->va == va && va->grains == x->chunk_count, "V2: addresses are another window's");
   gmlk_expect(c, may_lack ? x->mapped <= x->chunk_count : x->mapped == x->chunk_count,
               "V2: more or less is mapped");
-  gmlk_expect(c, gmlk_alias_address(a, x) == gmlk_va_address(a, &a->window_space, va),
+  gmlk_expect(c, gmlk_alias_address(a, x) == gmlk_area_address(&a->window_space.area, va->at),
               "W2: a window is elsewhere");
   if (w->self.state == GMLK_IDLE && !c->broken) gmlk_check_idle(c, w);
   if (!is_live) return;

@@ -135,7 +135,8 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   uint32_t slot;
   while ((x = gmlk_walk_next(&walk)) != NULL) {
     h->mappings += x->mapped;
-    if (x->state == GMLK_ALIAS_QUARANTINED && !is_dead) h->quarantined += gmlk_alias_bytes(a, x);
+    if (x->state == GMLK_ALIAS_QUARANTINED && !is_dead)
+      h->quarantined += x->chunk_count * a->chunk_bytes;
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];

@@ -324,9 +324,9 @@ static void put_memory(const gmlk_area *area) {
   size_t i, n;
   for (i = 0; i < w.map_count; i++) {
     const map *m = w.maps[i];
-    const gmlk_extent *e = gmlk_area_find(area, UNIT, m->at);
-    if (!e) continue;
-    put((m->at - e->base) / UNIT);
+    const uint64_t offset = gmlk_area_offset(area, m->at);
+    if (offset == UINT64_MAX) continue;
+    put(offset / UNIT);
     put_used(&m->used);
     for (n = 0; n < UNIT; n += CELL) put_used(&m->of->grains[n / GRAIN].used);
   }
