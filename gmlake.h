@@ -2001,8 +2001,11 @@ static inline unsigned gmlk_bin_of(uint32_t grains) {
 
 static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t hole) {
   unsigned bin = gmlk_bin_of(hole);
+  gmlk_link *ring = &bins->rings[bin], *link = &block->as.link;
   block->its.hole = hole;
-  gmlk_link_insert(&bins->rings[bin], &block->as.link);
+  link->prev = ring;
+  link->next = ring->next;
+  link->next->prev = ring->next = link;
   bins->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
   bins->words |= (uint64_t)1 << (bin / 64u);
   bins->grains += hole;
@@ -2015,9 +2018,10 @@ static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t
 
 static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->its.hole), word = bin / 64u;
-  gmlk_link *link = &block->as.link;
-  uint64_t is_last = link->prev == link->next; /* the ring itself */
-  gmlk_link_remove(link);
+  gmlk_link *prev = block->as.link.prev, *next = block->as.link.next;
+  uint64_t is_last = prev == next; /* the ring itself */
+  prev->next = next;
+  next->prev = prev;
   bins->bits[word] &= ~(is_last << (bin % 64u)); /* a branch would often be predicted wrongly */
   if (!bins->bits[word]) bins->words &= ~((uint64_t)1 << word);
   bins->grains -= block->its.hole;
@@ -3625,9 +3629,8 @@ static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes
         it. */
 
 typedef struct gmlk_borrower { /* a stream whose work has used what a pool lends, or lent */
-  unsigned stream;
-  uint64_t born;  /* the stream's: another value there means that the number has a new owner */
-  uint64_t epoch; /* of its last such work */
+  unsigned stream; /* its number; where that serves another stream by now, the work is complete */
+  uint64_t epoch;  /* of its last such work */
 } gmlk_borrower;
 
 struct gmlk_loan {      /* see >>lend */
@@ -8542,12 +8545,11 @@ static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
   memset(&a->copies, 0, sizeof(a->copies));
 }
 
-/* Adds a range of the arena, mapped at an address; is_counted: only its bytes. 0: no host
-   memory. */
+/* Adds a range of the arena, mapped at an address. 0: no host memory. */
 static int gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, uint32_t at,
-                           uint32_t grains, int is_counted) {
+                           uint32_t grains) {
   const uint64_t piece = a->host_copies.piece_bytes;
-  for (; grains && !is_counted;) {
+  while (grains) {
     const uint32_t chunk = gmlk_slot_at(a, gmlk_slot_of(a, at) + 1) - at;
     gmlk_copy copy;
     if (!gmlk_host_grow(a->host, &a->copies.items, &a->copies.capacity, a->copies.count,
@@ -8564,7 +8566,6 @@ static int gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, ui
     at += copy.grains;
     grains -= copy.grains;
   }
-  *offset += grains * GMLK_GRAIN;
   return 1;
 }
 
@@ -8573,36 +8574,37 @@ static int gmlk_is_kept(const gmlk_block *b) {
   return b->state < GMLK_UNBACKED && (b->state != GMLK_FREE || b->stream == GMLK_GRAPH_OWNED);
 }
 
-/* Lists what an arena is to keep, or only counts its bytes. 0: no host memory. */
-static int gmlk_copies_list(gmlk_arena *a, int is_counted, uint64_t *bytes) {
+/* Lists what an arena is to keep: of a bare one pages, of another blocks at home. 0: no host
+   memory. */
+static int gmlk_copies_list(gmlk_arena *a) {
   const gmlake_buffer *buffer = a->is_bare ? a->buffers : NULL;
   const gmlk_block *b = a->head.next, *end;
+  uint64_t offset = 0;
   int is_listed = 1;
   uint32_t i;
-  *bytes = 0;
   for (; buffer; buffer = buffer->next)
     for (i = 0; i < buffer->page_count && is_listed; i++)
       if (gmlk_is_committed(buffer, i))
-        is_listed =
-            gmlk_copies_add(a, bytes, buffer->pages[i].address,
-                            gmlk_slot_at(a, buffer->pages[i].slot), a->chunk_grains, is_counted);
+        is_listed = gmlk_copies_add(a, &offset, buffer->pages[i].address,
+                                    gmlk_slot_at(a, buffer->pages[i].slot), a->chunk_grains);
   for (; b != &a->tail && !a->is_bare && is_listed; b = end) {
     for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
     if (gmlk_is_kept(b))
-      is_listed =
-          gmlk_copies_add(a, bytes, gmlk_home(a, b->at), b->at, end->at - b->at, is_counted);
+      is_listed = gmlk_copies_add(a, &offset, gmlk_home(a, b->at), b->at, end->at - b->at);
   }
   return is_listed;
 }
 
 /* Makes ready to keep what an arena has: gets a host copy for it and lists it. */
 static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
-  uint64_t bytes;
+  const gmlk_block *b;
+  size_t bytes = 0;
   gmlake_result result;
-  (void)gmlk_copies_list(a, 1, &bytes);
-  result = gmlk_host_copy_reserve(l, a, (size_t)bytes);
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    bytes += gmlk_is_kept(b) ? b->grains * GMLK_GRAIN : 0;
+  result = gmlk_host_copy_reserve(l, a, bytes);
   if (result) return result;
-  return gmlk_copies_list(a, 0, &bytes) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_copies_list(a) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Forgets the copies of chunks that are nobody's any more. */
@@ -8682,22 +8684,14 @@ static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t a
    Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>slow, and
    O(streams that borrowed). Can fail: host memory, the driver. */
 
-/* A stream whose work up to this epoch uses what a pool lends. */
-static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t epoch) {
-  gmlk_borrower user;
-  user.stream = stream;
-  user.born = l->streams.items[stream]->born;
-  user.epoch = epoch;
-  return user;
-}
-
 /* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
   size_t i = 0;
   while (i < loan->count && loan->users[i].stream != stream) i++;
   if (!gmlk_host_grow(&l->host, &loan->users, &loan->capacity, i, sizeof(gmlk_borrower))) return 0;
   loan->count = gmlk_max(loan->count, i + 1);
-  loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
+  loan->users[i].stream = stream;
+  loan->users[i].epoch = l->streams.items[stream]->epoch;
   return 1;
 }
 
@@ -8797,13 +8791,6 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Whether the stream, 0: the host, has to wait before it uses what was lent, as
-   gmlk_has_to_wait_for. */
-static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
-  return l->streams.items[user->stream]->born == user->born &&
-         gmlk_has_to_wait_for(l, stream, user->stream, user->epoch);
-}
-
 /* Makes the stream wait on the device for all others that have used what was lent; of a question it
    only says that it has to wait. CAPTURING: a capture forbids that, or one of these streams was
    destroyed before gmlake_forget_stream. */
@@ -8812,7 +8799,7 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   gmlake_result result = GMLAKE_OK;
   gmlk_batch batch;
   size_t i = 0;
-  while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
+  while (i < count && !gmlk_has_to_wait_for(l, stream, users[i].stream, users[i].epoch)) i++;
   if (i == count || l->lost) return l->lost;
   if (l->foretold) {
     l->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
@@ -8820,8 +8807,7 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   }
   result = gmlk_batch_begin(l, &batch, 0);
   for (; i < count && !result; i++)
-    if (gmlk_loan_has_to_wait(l, &users[i], stream))
-      result = gmlk_wait_for_work(l, &batch, stream, users[i].stream, users[i].epoch);
+    result = gmlk_wait_for_work(l, &batch, stream, users[i].stream, users[i].epoch);
   if (gmlk_batch_end(l, &batch)) return batch.result;
   return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
 }
@@ -8833,7 +8819,7 @@ static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlake_pool *pool
   size_t i;
   while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL)
     for (i = 0; i < extra->used_count && extra->stream == pool->loan.number && !result; i++) {
-      const gmlk_borrower user = gmlk_borrower_of(l, extra->used[i].stream, extra->used[i].epoch);
+      const gmlk_borrower user = {extra->used[i].stream, extra->used[i].epoch};
       result = gmlk_loan_follow(l, &user, 1, stream);
     }
   return result;
@@ -8895,7 +8881,7 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
   if (!r->grains) return GMLAKE_OK;
   for (i = 0; loan && i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];
-    if (gmlk_loan_has_to_wait(l, user, r->stream) &&
+    if (gmlk_has_to_wait_for(l, r->stream, user->stream, user->epoch) &&
         !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
       return GMLAKE_OK;
   }
@@ -9133,8 +9119,10 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   const gmlk_alias *x;
   const gmlk_block *b;
   size_t i;
-  for (i = 0; a->pool && i < a->pool->loan.count; i++)
-    if (gmlk_loan_has_to_wait(l, &a->pool->loan.users[i], 0)) return 0;
+  for (i = 0; a->pool && i < a->pool->loan.count; i++) {
+    const gmlk_borrower *user = &a->pool->loan.users[i];
+    if (!gmlk_tag_done(&l->streams, user->stream, user->epoch)) return 0;
+  }
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
   while ((x = gmlk_walk_next(&walk)) != NULL)
@@ -10827,12 +10815,6 @@ typedef struct gmlk_mock_event {
   uint64_t sequence; /* 0: never recorded */
 } gmlk_mock_event;
 
-typedef struct gmlk_mock_stream {
-  gmlk_mock_slot slot; /* slot 0 is the legacy stream, with queue 0 */
-  size_t queue;
-  uint64_t id;
-} gmlk_mock_stream;
-
 typedef struct gmlk_mock_mode { /* of a thread that is not in the global capture mode */
   gmlk_mock_slot slot;
   uintptr_t thread;
@@ -10874,7 +10856,9 @@ typedef struct gmlk_mock_queue {
   uint64_t lag_ns;      /* from recording to completion; UINT64_MAX: never by itself */
   uintptr_t capture_thread;
   int held, capturing, spoilt; /* spoilt: the capture will end with an error */
-  int owned; /* by a stream; when that is destroyed, its pending work stays here */
+  int owned;       /* by a stream; when that is destroyed, its pending work stays here */
+  uintptr_t value; /* the stream's; of queue 0, the legacy stream's, 0 */
+  uint64_t id;     /* of the stream */
 } gmlk_mock_queue;
 
 typedef union gmlk_mock_host gmlk_mock_host;
@@ -10899,7 +10883,7 @@ typedef struct gmlk_mock {
   uint64_t now_ns; /* the stream clock */
   uint64_t last_id;
   size_t capture_count;
-  gmlk_mock_table handles, events, streams, modes;
+  gmlk_mock_table handles, events, modes;
   gmlk_mock_reservation *reservations;
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
@@ -11458,23 +11442,18 @@ static int gmlk_mock_push(gmlk_mock_queue *queue, const gmlk_mock_work *work) {
   return 1;
 }
 
-static gmlk_mock_stream *gmlk_mock_find_stream(const gmlk_mock *mock, gmlake_stream stream) {
-  uintptr_t value = (uintptr_t)stream, index = value / GMLK_MOCK_STREAM_UNIT;
-  gmlk_mock_stream *found;
-  if (value <= GMLK_VALUE_LEGACY) return (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, 0);
-  if (value % GMLK_MOCK_STREAM_UNIT || index >= mock->streams.count) return NULL;
-  found = (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, (size_t)index);
-  return found->slot.live ? found : NULL;
-}
-
+/* The stream's queue; NULL: there is no such stream. */
 static gmlk_mock_queue *gmlk_mock_find_queue(const gmlk_mock *mock, gmlake_stream stream) {
-  const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
-  return found ? &mock->queues[found->queue] : NULL;
+  const uintptr_t value = (uintptr_t)stream == GMLK_VALUE_LEGACY ? 0 : (uintptr_t)stream;
+  size_t i = 0;
+  while (i < mock->queue_count && !(mock->queues[i].owned && mock->queues[i].value == value)) i++;
+  return i < mock->queue_count ? &mock->queues[i] : NULL;
 }
 
-/* Makes a stream. It gets an idle queue that no stream has; its sequences go on [M5]. */
+/* Makes a stream: an idle queue that no stream has, whose sequences go on [M5], with the lowest
+   value that is not in use. */
 static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_stream) {
-  gmlk_mock_stream *stream;
+  uintptr_t value = 0;
   gmlk_mock_queue *queue;
   size_t i = 0;
   while (i < mock->queue_count &&
@@ -11482,16 +11461,15 @@ static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_st
     i++;
   if (!gmlk_mock_grow(&mock->queues, i, &mock->queue_capacity, sizeof(*queue)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  stream = (gmlk_mock_stream *)gmlk_mock_take(&mock->streams);
-  if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  while (gmlk_mock_find_queue(mock, (gmlake_stream)value)) value += GMLK_MOCK_STREAM_UNIT;
   if (i == mock->queue_count) mock->queue_count++;
   queue = &mock->queues[i];
   queue->owned = 1;
   queue->held = 0;
   queue->lag_ns = 0;
-  stream->queue = i;
-  stream->id = ++mock->last_id;
-  *out_stream = (gmlake_stream)((uintptr_t)stream->slot.index * GMLK_MOCK_STREAM_UNIT);
+  queue->value = value;
+  queue->id = ++mock->last_id;
+  *out_stream = (gmlake_stream)value;
   return GMLAKE_OK;
 }
 
@@ -11692,11 +11670,10 @@ static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, voi
 static gmlake_result gmlk_mock_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
                                          int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
-  if (gmlk_mock_need_named(mock, found != NULL)) {
-    const int is_capturing = mock->queues[found->queue].capturing;
-    if (gmlk_mock_need(mock, !is_capturing, GMLAKE_ERROR_CAPTURING)) *out_id = found->id;
-  }
+  const gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  if (gmlk_mock_need_named(mock, queue != NULL) &&
+      gmlk_mock_need(mock, !queue->capturing, GMLAKE_ERROR_CAPTURING))
+    *out_id = queue->id;
   return gmlk_mock_leave(mock, 0, out_code);
 }
 
@@ -11857,7 +11834,6 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->costs = &gmlk_mock_cost_table[(unsigned)desc->costs % GMLK_MOCK_COSTS];
   mock->handles.item_bytes = sizeof(gmlk_mock_handle);
   mock->events.item_bytes = sizeof(gmlk_mock_event);
-  mock->streams.item_bytes = sizeof(gmlk_mock_stream);
   mock->modes.item_bytes = sizeof(gmlk_mock_mode);
   (void)GMLAKE_MUTEX_INIT(&mock->mutex);
   if (!desc->bookkeeping_only) mock->file = gmlk_mock_host_file(GMLK_MOCK_FILE_MAX);
@@ -11899,7 +11875,6 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   }
   GMLAKE_FREE(mock->handles.items);
   GMLAKE_FREE(mock->events.items);
-  GMLAKE_FREE(mock->streams.items);
   GMLAKE_FREE(mock->modes.items);
   GMLAKE_FREE(mock->reservations);
   GMLAKE_FREE(mock->queues);
@@ -11941,11 +11916,10 @@ GMLAKE_DEF gmlake_result gmlake_mock_stream_create(gmlake_backend *backend,
 
 GMLAKE_DEF void gmlake_mock_stream_destroy(gmlake_backend *backend, gmlake_stream stream) {
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
-  gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
-  if (found && found->slot.index) { /* the legacy stream stays */
-    mock->queues[found->queue].owned = 0;
-    gmlk_mock_stop_capture(mock, &mock->queues[found->queue]);
-    gmlk_mock_put(&mock->streams, &found->slot);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  if (queue && queue != mock->queues) { /* the legacy stream stays */
+    queue->owned = 0;
+    gmlk_mock_stop_capture(mock, queue);
   }
   gmlk_mock_unlock(mock);
 }
@@ -12097,13 +12071,12 @@ static const gmlk_mock_work *gmlk_mock_unordered(const gmlk_mock *mock, uint64_t
                                                  uint64_t end, int is_past, uint64_t *out_stream) {
   size_t i;
   uint64_t s;
-  for (i = 0; i < mock->streams.count; i++) {
-    const gmlk_mock_stream *stream = (const gmlk_mock_stream *)gmlk_mock_at(&mock->streams, i);
-    const gmlk_mock_queue *queue = &mock->queues[stream->queue];
-    for (s = queue->before + 1; stream->slot.live && s <= queue->last; s++) {
+  for (i = 0; i < mock->queue_count; i++) {
+    const gmlk_mock_queue *queue = &mock->queues[i];
+    for (s = queue->before + 1; queue->owned && s <= queue->last; s++) {
       const gmlk_mock_work *work = gmlk_mock_work_at(queue, s);
       if (work->address >= end || address >= work->end || work->is_past != is_past) continue;
-      *out_stream = i * GMLK_MOCK_STREAM_UNIT;
+      *out_stream = queue->value;
       return work;
     }
   }

@@ -62,7 +62,7 @@ c_decl {
     unsigned char answers[NUMBERS];
     /* The pool: */
     unsigned char loan, captures, sleep, is_gone;
-    unsigned char users[NUMBERS], users_born[NUMBERS]; /* of the loan: epochs; 0: not one of them */
+    unsigned char users[NUMBERS]; /* of the loan: epochs; 0: not one of them */
     /* True: */
     unsigned char capturing[LINES], kept;
     Clock launched, results; /* the graphs' launches; what uses their results, and recall */
@@ -148,14 +148,12 @@ c_code {
 
   static void loan_use(int n) {
     w.users[n] = w.streams[n].epoch;
-    w.users_born[n] = w.streams[n].born;
   }
 
   static int loan_follow(int n) {
     int m;
     for (m = 1; m < NUMBERS; m++)
-      if (w.users[m] && w.users_born[m] == w.streams[m].born && !wait_for_work(n, m, w.users[m]))
-        return 0;
+      if (w.users[m] && !wait_for_work(n, m, w.users[m])) return 0;
     return 1;
   }
 
@@ -369,7 +367,6 @@ c_code {
     w.streams[number].is_used = 0;
     w.loan = 0;
     memset(w.users, 0, NUMBERS);
-    memset(w.users_born, 0, NUMBERS);
     loan_use(n); /* it is behind them all */
     now = now_of(&w.d, line);
     join(&w.results, &now); /* launches come behind this stream */
@@ -428,7 +425,7 @@ c_code {
           (w.blocks[u].state == FREE && w.blocks[u].stream && w.blocks[u].stream < GRAPH))
         return 0;
     for (u = 1; u < NUMBERS; u++) /* who used what the pool lends */
-      if (w.users[u] && w.users_born[u] == w.streams[u].born && !tag_done(u, w.users[u])) return 0;
+      if (w.users[u] && !tag_done(u, w.users[u])) return 0;
     return 1;
   }
 
