@@ -1391,7 +1391,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
      >>pages                    pages of buffers
      >>grow >>small             creating and returning chunks; memory set aside for small blocks
      >>research                 policies
-     >>foretell >>slow >>find   what a question counts on; the slow path; what lies at an address
+     >>dry_run >>slow >>find   what a question counts on; the slow path; what lies at an address
      >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
      >>pools >>buffer           arenas, pools and captures; buffers
      >>sharing >>sleep          memory of several processes; memory given back for a while
@@ -1968,7 +1968,7 @@ typedef struct gmlk_bins {
   uint64_t grains;                /* [H4] */
   uint32_t none_from, none_count; /* [H5] in grains */
   uint32_t count;                 /* [H4] */
-  gmlk_block *run_seconds;        /* tree of the second tagged blocks of runs */
+  gmlk_block *second_blocks;      /* tree of the second tagged blocks of runs */
   gmlk_link rings[GMLK_BINS];     /* [H3] */
 } gmlk_bins;
 
@@ -2356,8 +2356,8 @@ static gmlake_result gmlk_backend_result(gmlake_result result) {
 
 typedef struct gmlk_driver {
   const gmlake_backend *backend;
-  gmlake_backend *owned; /* the same where the lake created it, else NULL */
-  int *peers;            /* devices that may read and write its memory, peer_count of them */
+  gmlake_backend *owned;     /* the same where the lake created it, else NULL */
+  int peers[GMLK_PEERS_MAX]; /* devices that may read and write its memory, peer_count of them */
   size_t peer_count;
   unsigned handle_types; /* GMLAKE_HANDLE_* of the chunks */
 } gmlk_driver;
@@ -2640,7 +2640,7 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
         bare arena: with the same epoch, too.
    [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's head stands in its
         stream's bins with the run's size, and the run's second tagged block, if it has one, in
-        the tree bins->run_seconds. No other block stands in either.
+        the tree bins->second_blocks. No other block stands in either.
    [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
         one it is the edge.
    [A5] The handle of a slot is 0 exactly if the block there is unbacked, the slot lies behind the
@@ -2773,7 +2773,7 @@ typedef struct gmlk_arena {
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
   int is_import;          /* 1: another process's memory, for one block: see >>sharing */
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
-  size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>pages */
+  size_t destroyed_count; /* destroyed buffers in it: up in >>buffer, down in >>pages */
   gmlk_link pending;      /* [N1] ring of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE... */
   int is_kept;            /* its chunks are not returned: gmlake_admit */
@@ -2920,7 +2920,7 @@ static gmlk_run_bounds gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   gmlk_run_bounds run;
   run.head = b;
   if (!b->its.hole) {
-    const gmlk_block *second = gmlk_tree_upto(a->bins[b->stream]->run_seconds, b->at);
+    const gmlk_block *second = gmlk_tree_upto(a->bins[b->stream]->second_blocks, b->at);
     GMLAKE_ASSERT(second); /* a run whose blocks are not all the head has one [A3] */
     run.head = gmlk_before_clean(second);
   }
@@ -2934,14 +2934,14 @@ static void gmlk_run_enter(gmlk_arena *a, gmlk_block *head, uint32_t grains) {
   gmlk_bins *bins = a->bins[head->stream];
   gmlk_block *second = gmlk_behind_clean(head);
   gmlk_bins_insert(bins, head, grains);
-  if (gmlk_has_tag(second, head->stream)) gmlk_tree_insert(&bins->run_seconds, second);
+  if (gmlk_has_tag(second, head->stream)) gmlk_tree_insert(&bins->second_blocks, second);
 }
 
 static void gmlk_run_leave(gmlk_arena *a, gmlk_block *head) {
   gmlk_bins *bins = a->bins[head->stream];
   gmlk_block *second = gmlk_behind_clean(head);
   gmlk_bins_remove(bins, head);
-  if (gmlk_has_tag(second, head->stream)) gmlk_tree_remove(&bins->run_seconds, second);
+  if (gmlk_has_tag(second, head->stream)) gmlk_tree_remove(&bins->second_blocks, second);
 }
 
 /* Takes out the runs that the blocks before and behind a clean block are in. head is NULL where
@@ -3551,7 +3551,7 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
 
 typedef struct gmlk_request gmlk_request;
 typedef struct gmlk_plan gmlk_plan;
-typedef struct gmlk_foretold gmlk_foretold; /* see >>grow */
+typedef struct gmlk_dry_run gmlk_dry_run;   /* see >>grow */
 typedef struct gmlk_loan gmlk_loan;         /* see >>lend */
 typedef struct gmlk_question gmlk_question; /* see >>research */
 
@@ -3560,14 +3560,14 @@ typedef struct gmlk_question gmlk_question; /* see >>research */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block);
 static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
-                                     unsigned reach, gmlk_block **out_block);
+                                     unsigned step_limit, gmlk_block **out_block);
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r);
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                     size_t chunk_count);
 static gmlake_result gmlk_space_extend_to(gmlake *l, gmlk_space *space, uint32_t slots);
 
 /* A question's answer. */
-static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
+static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
    one stream waits for nothing. gmlk_refresh asks all streams what is complete and makes that
@@ -3688,12 +3688,14 @@ struct gmlk_request { /* see >>alloc */
   int is_exhaustive;   /* a window of any free pieces will do, however long it takes; stays set */
   gmlake_result error; /* of the first slow step that failed, but for want of memory */
   /* For policy and observer: */
-  unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
-  unsigned reach;     /* the slow steps that are tried for it; 0: all */
-  uint64_t number;    /* of the request; 0: for a buffer */
-  uint64_t driver_ns; /* time spent in the driver */
-  const char *reason; /* static text for the observer; NULL: the state says it */
+  unsigned state;      /* GMLK_S1 to GMLK_S4, once it is granted */
+  unsigned step_limit; /* the slow steps that are tried for it; 0: all */
+  uint64_t number;     /* of the request; 0: for a buffer */
+  uint64_t driver_ns;  /* time spent in the driver */
+  const char *reason;  /* static text for the observer; NULL: the state says it */
 };
+
+#define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
 
 typedef struct gmlk_message {
   int level; /* GMLAKE_LOG_* */
@@ -3727,7 +3729,7 @@ struct gmlake {
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
   struct {
-    gmlk_message *messages;
+    gmlk_message messages[GMLK_LOG_QUEUE];
     unsigned count;
   } log;                    /* for the logger, which is called when no lock is held */
   gmlk_callback *callbacks; /* [K1] */
@@ -3738,7 +3740,7 @@ struct gmlake {
   int is_observed;          /* there is an observer */
   gmlake_backend *mock;     /* that gmlake_mock_use tells of uses; NULL: none */
   const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
-  gmlk_foretold *foretold;    /* the question that is asked: nothing is taken or created, and
+  gmlk_dry_run *dry_run;      /* the question that is asked: nothing is taken or created, and
                                  state_lock stays held; NULL: requests are served */
   struct {
     void *memory;
@@ -4174,11 +4176,11 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
 
 /* ---- >>alias -----------------------------------------------------------------------------------
    Maps and unmaps what maps chunks beside their homes: windows, and the pages of buffers. What
-   both have in common is a gmlk_alias. Owns the counts of mappings of chunks, the order in which an
-   arena's aliases are walked, and what is counted of windows.
+   both have in common is a gmlk_alias. Owns the counts of mappings of chunks, and what is counted
+   of windows.
    pre: the caller holds `driver_lock`.
    Costs: one map for each chunk, one set_access for each row of neighbours, one unmap for each
-   alias. A walk is O(windows + pages). Can fail: the driver. */
+   alias. Can fail: the driver. */
 
 struct gmlake_buffer {
   gmlake *lake; /* NULL: destroyed */
@@ -4193,39 +4195,6 @@ struct gmlake_buffer {
   gmlake_buffer *next; /* in arena->buffers */
   int is_busy;         /* the holder of `driver_lock` commits, with state_lock released at times */
 };
-
-typedef struct gmlk_walk { /* over the aliases of an arena */
-  const gmlk_arena *arena;
-  const gmlk_block *va;        /* addresses of the next window, or behind */
-  const gmlake_buffer *buffer; /* then i is the next of its pages */
-  uint32_t i;
-} gmlk_walk;
-
-static gmlk_walk gmlk_walk_of(const gmlk_arena *a) {
-  gmlk_walk walk;
-  walk.arena = a;
-  walk.va = a->window_space.head.next;
-  walk.buffer = a->buffers;
-  walk.i = 0;
-  return walk;
-}
-
-/* The next alias that is mapped, or is to be when its arena wakes; NULL: there is none. Windows
-   come first, in the order of their addresses. An arena that was never opened has none. */
-static gmlk_alias *gmlk_walk_next(gmlk_walk *walk) {
-  gmlk_alias *x;
-  while (walk->va && walk->va != &walk->arena->window_space.tail) {
-    x = walk->va->state == GMLK_LIVE ? &((gmlk_window *)walk->va->u.owner)->alias : NULL;
-    walk->va = walk->va->next;
-    if (x && x->state) return x;
-  }
-  for (; walk->buffer; walk->buffer = walk->buffer->next, walk->i = 0)
-    while (walk->i < walk->buffer->page_count) {
-      x = &walk->buffer->pages[walk->i++];
-      if (x->state) return x;
-    }
-  return NULL;
-}
 
 /* The window that this alias is. */
 static gmlk_window *gmlk_window_at(gmlk_alias *x) {
@@ -4740,8 +4709,8 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
   gmlk_window *w = plan->window;
   gmlk_block *b;
   gmlake_result result;
-  if (l->foretold) {
-    gmlk_foretell(l, r, plan);
+  if (l->dry_run) {
+    gmlk_dry_run_commit(l, r, plan);
     *out_block = &a->tail;
     return GMLAKE_OK;
   }
@@ -4799,22 +4768,23 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   GMLAKE_ASSERT(r->arena != NULL);
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
-  if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
+  if (l->dry_run) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
   result = gmlk_space_extend_to(l, space, plan.chunk_count);
   if (result && !gmlk_is_shortage(result)) return result;
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
+  result = GMLAKE_OK;
   /* It may release state_lock. The plan holds all the same: where a policy evicts, `asks_first`
      sends every allocation the slow way, so nobody takes a piece meanwhile. */
-  result = gmlk_ask_evict(l, r, NULL, plan.chunk_count);
+  if (l->desc.policy) result = gmlk_ask_evict(l, r, NULL, plan.chunk_count);
   return result ? result : gmlk_plan_commit(l, r, &plan, out_block);
 }
 
 /* S1 and S2 again. */
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (l->foretold)
+  if (l->dry_run)
     *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
   else
     *out_block = gmlk_fast(l, r);
@@ -4823,7 +4793,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
 
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = l->foretold || r->reach ? GMLAKE_OK : gmlk_look(l);
+  gmlake_result result = l->dry_run || r->step_limit ? GMLAKE_OK : gmlk_look(l);
   r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
@@ -4857,15 +4827,15 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
   return (void *)(uintptr_t)address;
 }
 
-/* Serves a request. reach: 0, or so many slow steps are tried at most; then OK with *out_ptr NULL
-   may be the answer. pre: state_lock is held; it is held again at the end.
+/* Serves a request. step_limit: 0, or so many slow steps are tried at most; then OK with *out_ptr
+   NULL may be the answer. pre: state_lock is held; it is held again at the end.
    Only where memory is short the lake asks what other streams have completed; till then it leaves
    freed memory to its stream. So what is open to a request depends on when somebody asked last, and
    a program that repeats itself finds other pieces each time. A lake that stitches on although it
    does not grow any more asks at each request of a chunk or more: a call for each stream, where a
    stitch takes some for each chunk. */
 GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     unsigned reach, void **out_ptr) {
+                                     unsigned step_limit, void **out_ptr) {
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_extra *extra = NULL;
@@ -4876,9 +4846,9 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
     if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   r.number = ++l->request_count;
-  if (reach) {
-    result = gmlk_serve_pool(l, &r, stream, reach, &b);
-    if (l->foretold) {
+  if (step_limit) {
+    result = gmlk_serve_pool(l, &r, stream, step_limit, &b);
+    if (l->dry_run) {
       gmlk_extra_free(l, extra);
       *out_ptr = b;
       return result;
@@ -4894,7 +4864,7 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
     *out_ptr = gmlk_hand_over(l, &r, b, extra);
   else
     gmlk_extra_free(l, extra);
-  if (l->is_observed && (b || !reach)) gmlk_tell_request(l, &r, *out_ptr);
+  if (l->is_observed && (b || !step_limit)) gmlk_tell_request(l, &r, *out_ptr);
   return result;
 }
 
@@ -5117,8 +5087,6 @@ static int gmlk_in_callback(const gmlake *l, int of_policy) {
   return callback != NULL;
 }
 
-#define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
-
 /* Tells of a mistake of the program's where there is no logger, unless NDEBUG is defined. */
 static void gmlk_say(const gmlake_error_info *info) {
 #if !defined(NDEBUG)
@@ -5130,7 +5098,7 @@ static void gmlk_say(const gmlake_error_info *info) {
 
 /* Queues a message for the logger. */
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
-  if (!l->desc.logger.fn || !l->log.messages || l->log.count == GMLK_LOG_QUEUE) return;
+  if (!l->desc.logger.fn || l->log.count == GMLK_LOG_QUEUE) return;
   l->log.messages[l->log.count].level = level;
   l->log.messages[l->log.count++].info = *info;
 }
@@ -5215,9 +5183,9 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
 }
 
 /* ---- >>capacity --------------------------------------------------------------------------------
-   Records, tables, arenas and windows: how they begin, grow, shrink and end. pre, for what changes
-   an arena's slots: the caller holds `driver_lock`. O(what is moved or freed). Can fail: host
-   memory. */
+   Records, tables, arenas and windows: how they begin, grow, shrink and end; walks over aliases and
+   blocks. pre, for what changes an arena's slots: the caller holds `driver_lock`. O(what is moved,
+   freed or walked over). Can fail: host memory. */
 
 /* How many of `count` things one pass takes to the driver. A sixteenth: few passes serve all, and
    not all at once, since no other thread can have what is at the driver. */
@@ -5485,6 +5453,39 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   while (a->head.next && a->head.next != &a->tail) gmlk_tiling_shrink(a->records, &a->tail);
   gmlk_space_destroy(a, &a->window_space);
   gmlk_space_destroy(a, &a->buffer_space);
+}
+
+typedef struct gmlk_walk { /* over the aliases of an arena */
+  const gmlk_arena *arena;
+  const gmlk_block *va;        /* addresses of the next window, or behind */
+  const gmlake_buffer *buffer; /* then i is the next of its pages */
+  uint32_t i;
+} gmlk_walk;
+
+static gmlk_walk gmlk_walk_of(const gmlk_arena *a) {
+  gmlk_walk walk;
+  walk.arena = a;
+  walk.va = a->window_space.head.next;
+  walk.buffer = a->buffers;
+  walk.i = 0;
+  return walk;
+}
+
+/* The next alias that is mapped, or is to be when its arena wakes; NULL: there is none. Windows
+   come first, in the order of their addresses. An arena that was never opened has none. */
+static gmlk_alias *gmlk_walk_next(gmlk_walk *walk) {
+  gmlk_alias *x;
+  while (walk->va && walk->va != &walk->arena->window_space.tail) {
+    x = walk->va->state == GMLK_LIVE ? &((gmlk_window *)walk->va->u.owner)->alias : NULL;
+    walk->va = walk->va->next;
+    if (x && x->state) return x;
+  }
+  for (; walk->buffer; walk->buffer = walk->buffer->next, walk->i = 0)
+    while (walk->i < walk->buffer->page_count) {
+      x = &walk->buffer->pages[walk->i++];
+      if (x->state) return x;
+    }
+  return NULL;
 }
 
 /* The user's block behind b: live, pending, or a window's own, which comes where its first piece
@@ -5996,7 +5997,7 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 
 /* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
    epoch stays open, and a later fence will cover it; only where the driver says that the stream is
-   gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
+   gone, there will be none: DRIVER, and batch->has_lost is set. CAPTURING: a capture forbids it,
    even one that the lake was not told of. */
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
@@ -6685,7 +6686,7 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
     result = gmlk_aliases_unmap(l, a, list);
     if (result) break;
     *link = b->next;
-    a->void_count--;
+    a->destroyed_count--;
     gmlk_va_give(&a->buffer_space, &l->records, b->va);
     gmlk_buffer_free(l, b);
   }
@@ -6871,7 +6872,7 @@ typedef struct gmlk_headroom { /* what an arena may grow into */
   size_t own_bytes;            /* and those of the same pool among them */
 } gmlk_headroom;
 
-struct gmlk_foretold { /* of a request that is only a question */
+struct gmlk_dry_run { /* of a request that is only a question */
   gmlake_query_info answer;
   gmlk_headroom headroom; /* for growth */
 };
@@ -6881,7 +6882,7 @@ struct gmlk_foretold { /* of a request that is only a question */
 #define GMLK_GROWTH_ASKED 64u
 
 /* What a limit leaves beside what is held. limit 0: there is none. */
-static size_t gmlk_room(size_t limit, size_t held) {
+static size_t gmlk_limit_left(size_t limit, size_t held) {
   return limit ? limit - gmlk_min(limit, held) : SIZE_MAX;
 }
 
@@ -6899,11 +6900,11 @@ static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_request *r, size_t b
   const gmlk_arena *a = r->arena;
   const size_t free_bytes = headroom->free_bytes + headroom->returned_bytes;
   r->limit_bytes = l->desc.limit_bytes;
-  if (bytes > gmlk_room(r->limit_bytes, l->stats.reserved_bytes - headroom->returned_bytes))
+  if (bytes > gmlk_limit_left(r->limit_bytes, l->stats.reserved_bytes - headroom->returned_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = a->limit_bytes;
   if (r->limit_bytes &&
-      bytes > gmlk_room(r->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes))
+      bytes > gmlk_limit_left(r->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
   if (bytes > free_bytes) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -6918,7 +6919,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
   gmlk_headroom headroom = {SIZE_MAX, 0, 0};
   size_t total_bytes = 0;
   gmlake_result result;
-  if (l->foretold) return gmlk_growth_fits(l, r, bytes, &l->foretold->headroom);
+  if (l->dry_run) return gmlk_growth_fits(l, r, bytes, &l->dry_run->headroom);
   result = gmlk_growth_fits(l, r, bytes, &headroom);
   if (result || (!l->desc.driver_free_bytes_min && bytes < asked_bytes)) return result;
   result = gmlk_ask_memory(l, &headroom.free_bytes, &total_bytes);
@@ -6931,8 +6932,8 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   const size_t bytes = slots->count * a->chunk_bytes, held = l->stats.reserved_bytes;
   gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, bytes);
-  if (l->foretold) {
-    l->foretold->answer.new_bytes = bytes;
+  if (l->dry_run) {
+    l->dry_run->answer.new_bytes = bytes;
     return result;
   }
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
@@ -7277,7 +7278,7 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
                                         size_t bytes, gmlake_wait wait) {
   const gmlk_requester trimmer =
       gmlk_requester_of(GMLK_CLEAN, wait == GMLAKE_HOST_WAIT ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT);
-  gmlk_headroom *headroom = l->foretold ? &l->foretold->headroom : NULL;
+  gmlk_headroom *headroom = l->dry_run ? &l->dry_run->headroom : NULL;
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
   if (headroom) headroom->returned_bytes = headroom->own_bytes = 0;
@@ -7571,7 +7572,7 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, const gmlk
   gmlk_callback callback;
   const gmlk_window *w;
   size_t count, i, n;
-  if (!policy || !policy->evict) return GMLAKE_OK;
+  if (!policy->evict) return GMLAKE_OK;
   if (!q && !gmlk_ask(l, r, &own)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!q) q = &own;
   windows = (gmlake_window_info *)l->view.memory;
@@ -7714,10 +7715,10 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   return result;
 }
 
-/* ---- >>foretell --------------------------------------------------------------------------------
-   What a question asks where an allocation would wait, drop windows or return chunks: how much
-   there would be then. Owns nothing; marks of chunks are gone at the end. pre: both locks are held.
-   Costs: O(blocks + windows). Cannot fail. */
+/* ---- >>dry_run --------------------------------------------------------------------------------
+   What a question, which only runs dry, asks where an allocation would wait, drop windows or return
+   chunks: how much there would be then. Owns nothing; marks of chunks are gone at the end. pre: both
+   locks are held. Costs: O(blocks + windows). Cannot fail. */
 
 /* What the stream of a requester that may wait has to do before it uses these ranges. */
 static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
@@ -7733,13 +7734,13 @@ static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_r
 }
 
 /* Says how a plan for a question would be carried out. What the host waits for is said before. */
-static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
+static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
   const gmlk_window *w = plan->window;
   const gmlk_piece *pieces = plan->how == GMLK_RANGE ? &plan->range : r->arena->pieces;
   const uint32_t count = plan->how == GMLK_RANGE ? 1 : plan->piece_count;
   if (plan->requester.may_wait != GMLAKE_DEVICE_WAIT) return;
-  l->foretold->answer.wait = gmlk_pieces_wait(l, r->arena, plan->requester, w ? w->pieces : pieces,
-                                              w ? w->piece_count : count);
+  l->dry_run->answer.wait = gmlk_pieces_wait(l, r->arena, plan->requester, w ? w->pieces : pieces,
+                                             w ? w->piece_count : count);
 }
 
 /* The first aligned range of at least so many grains that the requester may have; if there is none,
@@ -7758,7 +7759,7 @@ static gmlk_piece gmlk_range_first(const gmlake *l, const gmlk_arena *a, gmlk_re
 
 /* Whether the host has to wait where it waits for all streams: there is one that it can wait for. A
    capture may forbid the event. */
-static gmlake_wait gmlk_foretell_host(const gmlake *l) {
+static gmlake_wait gmlk_dry_run_wait(const gmlake *l) {
   const gmlk_streams *streams = &l->streams;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -7790,7 +7791,7 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
   uint64_t most = 0;
   chunks += gmlk_trim_dry_run(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), a->slot_count);
   for (;; b = b->next) {
-    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
+    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, until;
     while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
     end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
     last = gmlk_slot_of(a, end);
@@ -7798,9 +7799,9 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
     do {
       behind = gmlk_gap_edge(a, gap, last, 1);
       next = gmlk_gap_edge(a, behind, last, 0);
-      reach = next < last ? gmlk_slot_at(a, next) : end;
-      if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
-      if (at < reach) most = gmlk_max(most, reach - at);
+      until = next < last ? gmlk_slot_at(a, next) : end;
+      if (behind - gap > chunks) until = gmlk_slot_at(a, gap + (uint32_t)chunks);
+      if (at < until) most = gmlk_max(most, until - at);
       at = gmlk_slot_at(a, behind);
       gap = next;
     } while (gap < last);
@@ -7817,17 +7818,17 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
   const size_t slots = a->area.is_full ? a->area.limit : a->area.most;
   size_t bytes = headroom->free_bytes + headroom->returned_bytes;
   bytes -= gmlk_min(bytes, l->desc.driver_free_bytes_min);
-  bytes = gmlk_min(
-      bytes, gmlk_room(l->desc.limit_bytes, l->stats.reserved_bytes - headroom->returned_bytes));
+  bytes = gmlk_min(bytes, gmlk_limit_left(l->desc.limit_bytes,
+                                          l->stats.reserved_bytes - headroom->returned_bytes));
   if (a->limit_bytes)
-    bytes = gmlk_min(bytes,
-                     gmlk_room(a->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes));
+    bytes = gmlk_min(
+        bytes, gmlk_limit_left(a->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes));
   return gmlk_min(slots - gmlk_min(slots, a->chunks.backed_count), bytes / a->chunk_bytes);
 }
 
 /* ---- >>slow ------------------------------------------------------------------------------------
    The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
-   finds a block. A question (lake->foretold) goes the same steps: what they would take, create,
+   finds a block. A question (lake->dry_run) goes the same steps: what they would take, create,
    wait for or return they only count. A fatal error ends the slow path, and so does an illegal
    answer of a policy, the only INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it
    calls: the caller holds `driver_lock`. Costs: a step costs what the functions cost that it calls.
@@ -7848,7 +7849,7 @@ static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes
 /* The request's requester, which may wait on the device for other streams if the stream can. */
 static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request *r) {
   gmlk_requester requester = r->requester;
-  if (!r->stream || r->is_capture || r->reach || l->streams.used_count < 2) return requester;
+  if (!r->stream || r->is_capture || r->step_limit || l->streams.used_count < 2) return requester;
   if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return requester;
   if (l->streams.items[r->stream]->value || !l->streams.capture_count)
     return gmlk_requester_of(requester.stream, GMLAKE_DEVICE_WAIT);
@@ -7929,8 +7930,8 @@ static gmlake_result gmlk_try_all(gmlake *l, gmlk_request *r, gmlk_requester req
 
 /* Foretells growth for what a window of the requester lacks, or for a range. pre: what other arenas
    return is counted. */
-static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                          gmlk_block **out_block) {
+static gmlake_result gmlk_dry_run_growth(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                         gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
   gmlake_wait wait = GMLAKE_NO_WAIT;
@@ -7945,7 +7946,7 @@ static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_reque
   }
   result = gmlk_grow(l, r, is_host ? requester : r->requester, &plan);
   if (result) return result;
-  if (wait && plan.how == GMLK_STITCH) l->foretold->answer.wait = wait;
+  if (wait && plan.how == GMLK_STITCH) l->dry_run->answer.wait = wait;
   *out_block = &a->tail;
   return GMLAKE_OK;
 }
@@ -7962,7 +7963,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_reques
     result = gmlk_return_others(l, r->arena, GMLK_GIVE_BLOCK, missing * r->arena->chunk_bytes,
                                 requester.may_wait);
   if (result) return result;
-  if (l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
+  if (l->dry_run) return gmlk_dry_run_growth(l, r, requester, out_block);
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     result = gmlk_grow(l, r, r->requester, &plan);
     if (result) return result;
@@ -8033,8 +8034,8 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
   r->is_exhaustive = 1;
   if (!waits) return gmlk_try_to_fill(l, r, &shortfall, out_block);
-  if (l->foretold) {
-    l->foretold->answer.wait = gmlk_foretell_host(l);
+  if (l->dry_run) {
+    l->dry_run->answer.wait = gmlk_dry_run_wait(l);
     result = gmlk_borrow(l, r, requester, out_block);
     return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
   }
@@ -8070,7 +8071,7 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_blo
 
 /* Foretells how gmlk_slow_reclaim ends: with a window, for which chunks may be created, or with a
    range. */
-static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
@@ -8081,8 +8082,8 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   int is_served = 0;
   if (may_grow) result = gmlk_return_others(l, a, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT);
   if (result) return result;
-  if (may_grow) chunks = gmlk_creatable(l, a, &l->foretold->headroom);
-  l->foretold->answer.wait = gmlk_foretell_host(l);
+  if (may_grow) chunks = gmlk_creatable(l, a, &l->dry_run->headroom);
+  l->dry_run->answer.wait = gmlk_dry_run_wait(l);
   if (r->may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, r->is_whole, &plan);
     is_served = gmlk_chunks_for(a, plan.shortfall) <= chunks &&
@@ -8091,7 +8092,7 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   }
   if (!is_served && may_grow)
     is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
-  l->foretold->answer.new_bytes = count * a->chunk_bytes;
+  l->dry_run->answer.new_bytes = count * a->chunk_bytes;
   if (is_served) *out_block = &a->tail;
   return GMLAKE_OK;
 }
@@ -8107,7 +8108,7 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   size_t released = 0;
   if (!may_grow && r->lacks_window_space != 1) return GMLAKE_OK;
-  if (l->foretold) return gmlk_foretell_reclaim(l, r, out_block);
+  if (l->dry_run) return gmlk_dry_run_reclaim(l, r, out_block);
   GMLK_FOR_ARENAS(l, a) may_help |= a != r->arena && (a->free_grains || a->small.reserve);
   if (may_grow && !may_help) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
@@ -8250,13 +8251,13 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
       gmlk_slow_wait,         /* 11 */
       gmlk_slow_reclaim,      /* 12 */
   };
-  const size_t count = r->reach ? r->reach : sizeof(steps) / sizeof(steps[0]);
-  gmlake_result result, memory = r->reach ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  const size_t count = r->step_limit ? r->step_limit : sizeof(steps) / sizeof(steps[0]);
+  gmlake_result result, memory = r->step_limit ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
   int is_again = 0;
   size_t i;
   memset(&error, 0, sizeof(error));
-  if (!l->foretold && !r->reach) {
+  if (!l->dry_run && !r->step_limit) {
     /* Others may have given addresses back. */
     r->arena->area.is_full = r->arena->window_space.area.is_full = 0;
     if (!r->stream) gmlk_serve_none(l, r->arena);
@@ -8274,18 +8275,18 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
       gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
-    if (l->foretold) memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
+    if (l->dry_run) memset(&l->dry_run->answer, 0, sizeof(l->dry_run->answer));
     result = steps[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT ||
-        (l->foretold && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
+        (l->dry_run && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
       return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || gmlk_is_shortage(result) || r->error) continue;
     r->error = result;
     error = l->error;
   }
-  if (l->foretold || r->reach) return r->error ? r->error : memory;
+  if (l->dry_run || r->step_limit) return r->error ? r->error : memory;
   if (!r->error) return gmlk_report_oom(l, r, memory);
   if (error.result == r->error) gmlk_error_set(l, &error);
   return r->error;
@@ -8304,17 +8305,17 @@ static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
 }
 
 /* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. OK
-   with *out_block NULL: it has a reach, and none of the steps served it. state_lock was released,
-   so the stream may have been forgotten or captured: the request is opened again. From there on the
-   stream keeps its number, since to forget it needs `driver_lock`, and a capture of it that has
-   begun does not end. One may still begin while state_lock is released; then the request counts as
-   made before it. */
+   with *out_block NULL: it has a step_limit, and none of the steps served it. state_lock was
+   released, so the stream may have been forgotten or captured: the request is opened again. From
+   there on the stream keeps its number, since to forget it needs `driver_lock`, and a capture of it
+   that has begun does not end. One may still begin while state_lock is released; then the request
+   counts as made before it. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
   const gmlk_arena *a = r->arena;
   const uint32_t number = a->number;
   const uint64_t request = r->number;
-  const unsigned reach = r->reach;
+  const unsigned step_limit = r->step_limit;
   const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
   int is_there = 1;
   uint64_t before;
@@ -8322,11 +8323,11 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
   result = l->lost;
-  if (reach) is_there = l->arenas[number] == a && (!is_lent || a->pool->loan.number);
+  if (step_limit) is_there = l->arenas[number] == a && (!is_lent || a->pool->loan.number);
   if (!result && is_there) {
     result = gmlk_request_open(l, r, r->desc, stream);
     r->number = request;
-    r->reach = reach;
+    r->step_limit = step_limit;
   }
   l->served = r;
   before = l->stats.driver_ns;
@@ -8334,7 +8335,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   r->driver_ns = l->stats.driver_ns - before;
   l->served = NULL;
   gmlk_unlock_driver(l);
-  if (reach && !*out_block) return result;
+  if (step_limit && !*out_block) return result;
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
     l->stats.state_count[GMLK_S5 - 1]++;
@@ -8673,10 +8674,10 @@ static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t a
    Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
    capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
    so trim does not return it, and no other request gets it. Requests with GMLAKE_TRANSIENT ask with
-   this number, and get it: of one pool after another, each with the slow steps up to its reach. The
-   loan lists the streams that have used the memory so far, those that freed what graphs know before
-   it too: a stream that takes some waits on the device for all the others. Behind a recall only
-   that one's stream is left, as it is behind all others.
+   this number, and get it: of one pool after another, each with as many slow steps as step_limit
+   says. The loan lists the streams that have used the memory so far, those that freed what graphs
+   know before it too: a stream that takes some waits on the device for all the others. Behind a
+   recall only that one's stream is left, as it is behind all others.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Live blocks that were borrowed are in pools that are lent.
@@ -8801,8 +8802,8 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   size_t i = 0;
   while (i < count && !gmlk_has_to_wait_for(l, stream, users[i].stream, users[i].epoch)) i++;
   if (i == count || l->lost) return l->lost;
-  if (l->foretold) {
-    l->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
+  if (l->dry_run) {
+    l->dry_run->answer.wait = GMLAKE_DEVICE_WAIT;
     return GMLAKE_OK;
   }
   result = gmlk_batch_begin(l, &batch, 0);
@@ -8867,17 +8868,17 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   return l->lost;
 }
 
-/* Serves a request from one pool without taking memory that others wait for, by `reach` slow steps
+/* Serves a request from one pool without taking memory that others wait for, by so many slow steps
    at most. What is lent its stream has to follow, at once or behind waits it may make. OK with
    *out_block NULL: there is none, or the pool is not lent any more. */
 static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
-                                     unsigned reach, gmlk_block **out_block) {
+                                     unsigned step_limit, gmlk_block **out_block) {
   const gmlk_loan *loan = r->flags & GMLAKE_TRANSIENT ? &r->arena->pool->loan : NULL;
   const gmlk_requester requester =
       gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
   gmlake_result result;
   size_t i;
-  if (l->foretold) memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
+  if (l->dry_run) memset(&l->dry_run->answer, 0, sizeof(l->dry_run->answer));
   if (!r->grains) return GMLAKE_OK;
   for (i = 0; loan && i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];
@@ -8885,11 +8886,11 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
         !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
       return GMLAKE_OK;
   }
-  r->reach = reach;
+  r->step_limit = step_limit;
   result = gmlk_try_fast(l, r, out_block);
-  if (!result && !*out_block && (r->may_stitch || reach > GMLK_FREE_STEPS))
+  if (!result && !*out_block && (r->may_stitch || step_limit > GMLK_FREE_STEPS))
     result =
-        l->foretold ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
+        l->dry_run ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
   if (!*out_block || !loan) return result;
   result = gmlk_loan_follow(l, loan->users, loan->count, r->stream);
   if (!result) return GMLAKE_OK;
@@ -8900,7 +8901,7 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
 
 /* Serves a request from lent pools. *out_ptr NULL: none can. */
 static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, unsigned reach, void **out_ptr) {
+                                        gmlake_stream stream, unsigned step_limit, void **out_ptr) {
   gmlake_alloc_desc wanted = *desc;
   gmlake_result result = GMLAKE_OK;
   uint32_t i;
@@ -8908,7 +8909,7 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
     const gmlk_arena *a = l->arenas[i];
     if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
     wanted.pool = a->pool;
-    result = gmlk_serve(l, &wanted, stream, reach, out_ptr);
+    result = gmlk_serve(l, &wanted, stream, step_limit, out_ptr);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
@@ -8930,7 +8931,7 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
       result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, out_ptr);
   }
   if (*out_ptr || gmlk_is_fatal(result)) return result;
-  return l->foretold ? GMLAKE_OK : gmlk_serve(l, &plain, stream, 0, out_ptr);
+  return l->dry_run ? GMLAKE_OK : gmlk_serve(l, &plain, stream, 0, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -9573,7 +9574,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
       if (tries) result = gmlk_wait_on(l, &p);
       if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
       if (gmlk_is_fatal(result)) return result;
-      p.is_over |= tries > 1 && (result || !a->void_count);
+      p.is_over |= tries > 1 && (result || !a->destroyed_count);
     }
   }
   if (!result && refused != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) result = refused;
@@ -9631,7 +9632,7 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   gmlake_result result =
       gmlk_buffers_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, desc->pool, &a);
   if (result) return result;
-  if (a->void_count) { /* unmaps some that are destroyed; later calls try again */
+  if (a->destroyed_count) { /* unmaps some that are destroyed; later calls try again */
     result = gmlk_refresh(l, 0);
     if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, GMLK_REAP_MAX);
     if (gmlk_is_fatal(result)) return result;
@@ -9932,9 +9933,9 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
   result = gmlk_release_all(l, 0, &released);
   if (gmlk_is_fatal(result)) return result;
   result = GMLAKE_OK; /* free chunks make room under the limit, as far as it takes */
-  if (bytes <= limit && bytes > gmlk_room(limit, l->stats.reserved_bytes))
+  if (bytes <= limit && bytes > gmlk_limit_left(limit, l->stats.reserved_bytes))
     result = gmlk_trim(l, limit - bytes, &released);
-  if (!result && bytes > gmlk_room(limit, l->stats.reserved_bytes))
+  if (!result && bytes > gmlk_limit_left(limit, l->stats.reserved_bytes))
     return gmlk_fail(l, GMLAKE_ERROR_LIMIT_REACHED, "gmlake_import",
                      "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, "
                      "or raise it",
@@ -10277,7 +10278,7 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
       !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
-  chunks = gmlk_creatable(l, home, &l->foretold->headroom);
+  chunks = gmlk_creatable(l, home, &l->dry_run->headroom);
   window = gmlk_min(gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log), limit);
   range = gmlk_min(gmlk_range_grown(l, home, requester, 1, chunks), limit);
   if (home->window_space.holes && window * GMLK_GRAIN >= l->desc.stitch_bytes_min)
@@ -10288,21 +10289,21 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
 
 /* Begins a question's dry run. It may end what is set aside for small blocks, so this is noted. 0:
    no host memory for setting it aside again. */
-static int gmlk_question_begin(gmlake *l, gmlk_foretold *foretold) {
+static int gmlk_dry_run_begin(gmlake *l, gmlk_dry_run *dry_run) {
   gmlk_arena *a;
   GMLK_FOR_ARENAS(l, a) {
     a->small.was_at = a->small.reserve ? a->small.reserve->at : 0;
     a->small.was_grains = a->small.reserve ? a->small.reserve->grains : 0;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count)) return 0;
-  l->foretold = foretold;
+  l->dry_run = dry_run;
   return 1;
 }
 
 /* Ends it, and sets that aside again. pre: state_lock has been held since. */
-static void gmlk_question_end(gmlake *l) {
+static void gmlk_dry_run_end(gmlake *l) {
   gmlk_arena *a;
-  l->foretold = NULL;
+  l->dry_run = NULL;
   GMLK_FOR_ARENAS(l, a) {
     const gmlk_small *small = &a->small;
     gmlk_block *b = small->was_grains && !small->reserve ? gmlk_locate(a, small->was_at) : NULL;
@@ -10312,7 +10313,7 @@ static void gmlk_question_end(gmlake *l) {
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
-  gmlk_foretold foretold;
+  gmlk_dry_run dry_run;
   gmlake_budget budget;
   uint64_t idle = 0, all = 0, asleep = 0; /* asleep: pending, but held no more */
   gmlk_arena *a;
@@ -10320,9 +10321,9 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
-  memset(&foretold, 0, sizeof(foretold));
-  foretold.headroom.free_bytes = budget.driver_free_bytes;
-  if (!gmlk_question_begin(l, &foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  memset(&dry_run, 0, sizeof(dry_run));
+  dry_run.headroom.free_bytes = budget.driver_free_bytes;
+  if (!gmlk_dry_run_begin(l, &dry_run)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   GMLK_FOR_ARENAS(l, a) {
     const gmlk_extra *extra = NULL;
     if (a->sleep) {
@@ -10337,7 +10338,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.idle_bytes = idle * GMLK_GRAIN;
   budget.pending_bytes = (all - idle) * GMLK_GRAIN + l->stats.pending_bytes - asleep * GMLK_GRAIN;
   result = gmlk_allocatable(l, &budget.allocatable_bytes);
-  gmlk_question_end(l);
+  gmlk_dry_run_end(l);
   if (!result) *out = budget;
   return result;
 }
@@ -10348,7 +10349,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
    events are recorded; that the lake would go on doing so is the caller's to take back. Where
    memory is short the small-block reserve ends; it is set aside again. */
 static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, gmlk_foretold *foretold) {
+                                        gmlake_stream stream, gmlk_dry_run *dry_run) {
   gmlake_alloc_desc plain = *desc;
   gmlk_block *b = NULL;
   void *ptr = NULL;
@@ -10369,16 +10370,16 @@ static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc
     result = gmlk_look(l);
     if (result || (!borrows && gmlk_is_fast(l, &r))) return result;
   }
-  result = gmlk_ask_memory(l, &foretold->headroom.free_bytes, &total);
+  result = gmlk_ask_memory(l, &dry_run->headroom.free_bytes, &total);
   if (result) return result;
-  if (!gmlk_question_begin(l, foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_dry_run_begin(l, dry_run)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (borrows) result = gmlk_serve_transient(l, desc, stream, &ptr);
   if (!ptr && !result) {
-    memset(&foretold->answer, 0, sizeof(foretold->answer));
+    memset(&dry_run->answer, 0, sizeof(dry_run->answer));
     if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* it may have failed above */
     if (!result && !(r.grains && gmlk_is_fast(l, &r))) result = gmlk_slow_path(l, &r, &b);
   }
-  gmlk_question_end(l);
+  gmlk_dry_run_end(l);
   return result;
 }
 
@@ -10481,7 +10482,7 @@ static gmlake_result gmlk_admit(gmlake *l, const gmlake_alloc_desc *requests, si
   for (i = 0; i < count; i++) sum += requests[i].bytes;
   if (sum > idle) result = gmlk_ask_memory(l, &free_bytes, &total);
   room = free_bytes - gmlk_min(free_bytes, l->desc.driver_free_bytes_min);
-  room = gmlk_min(room, gmlk_room(l->desc.limit_bytes, held)) + idle;
+  room = gmlk_min(room, gmlk_limit_left(l->desc.limit_bytes, held)) + idle;
   if (!result && sum > room) { /* wherever memory lies: nothing is created in vain */
     *lacking = sum - room;
     result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -13386,8 +13387,6 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view.memory, l->view.bytes);
-  gmlk_host_free(&l->host, l->log.messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
 #if defined(GMLAKE_BACKEND_CUDA)
   gmlake_cuda_destroy(l->driver.owned);
@@ -13447,14 +13446,9 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
         &l->error, GMLAKE_ERROR_UNSUPPORTED,
         "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
         "12 has); leave it out, and forget streams before they end");
-  l->log.messages =
-      (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  if (!l->log.messages || !gmlk_index_reserve(&l->index, &l->host) ||
-      !gmlk_arena_enlist(l, &l->home))
+  if (!gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (desc->peer_count) {
-    l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
-    if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     l->driver.peer_count = desc->peer_count;
     memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
     l->desc.peer_devices = l->driver.peers;
@@ -13574,7 +13568,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream str
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info) {
   const char *call = "gmlake_query";
-  gmlk_foretold foretold;
+  gmlk_dry_run dry_run;
   unsigned has_none;
   gmlake_result result = gmlk_need(l, call, desc, "desc");
   if (!result) result = gmlk_need(l, call, out_info, "out_info");
@@ -13582,16 +13576,16 @@ GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
   if (!result) result = gmlk_enter_driver(l, NULL);
   if (result) return result;
   has_none = l->streams.has_none;
-  memset(&foretold, 0, sizeof(foretold));
-  result = gmlk_query_request(l, desc, stream, &foretold);
+  memset(&dry_run, 0, sizeof(dry_run));
+  result = gmlk_query_request(l, desc, stream, &dry_run);
   if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
       result == GMLAKE_ERROR_ASLEEP)
     l->error.call = call;
   l->streams.has_none = has_none;
   if (result && !gmlk_is_shortage(result)) return gmlk_leave_driver(l, result);
-  if (result) memset(&foretold.answer, 0, sizeof(foretold.answer));
-  foretold.answer.result = result;
-  *out_info = foretold.answer;
+  if (result) memset(&dry_run.answer, 0, sizeof(dry_run.answer));
+  dry_run.answer.result = result;
+  *out_info = dry_run.answer;
   return gmlk_leave_driver(l, GMLAKE_OK);
 }
 
@@ -14051,7 +14045,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmla
   result = gmlk_buffer_change(l, b, &change, stream);
   if (result) return gmlk_leave(l, result);
   b->lake = NULL;
-  b->arena->void_count++;
+  b->arena->destroyed_count++;
   l->stats.buffer_count--;
   gmlk_tell_call(l, GMLAKE_STEP_END, stream, gmlk_buffer_address(b), 0, 0,
                  "a buffer was destroyed");
@@ -14399,7 +14393,7 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlk_block *va) {
     count++;
   }
   gmlk_expect(c, count == b->count, "B1: a buffer's committed pages are wrong");
-  c->listed += b->lake ? 1u : 2u; /* in the list, and among void_count */
+  c->listed += b->lake ? 1u : 2u; /* in the list, and among destroyed_count */
 }
 
 /* [A1], [V1]: linked blocks tile [0, end) between the edges. */
@@ -14440,14 +14434,14 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_wi
 /* [A3] of a free block. */
 static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_block *before = gmlk_before_clean(b), *behind = b;
-  const int is_lead = gmlk_is_tagged(b) && !gmlk_has_tag(before, b->stream);
+  const int is_head = gmlk_is_tagged(b) && !gmlk_has_tag(before, b->stream);
   uint32_t hole = b->stream == GMLK_CLEAN ? b->grains : 0;
-  while (is_lead && gmlk_is_open(behind, b->stream)) behind = behind->next;
-  if (is_lead) hole = behind->at - (before->at + before->grains);
+  while (is_head && gmlk_is_open(behind, b->stream)) behind = behind->next;
+  if (is_head) hole = behind->at - (before->at + before->grains);
   gmlk_expect(c, b->its.hole == hole, "A3: a hole's size is wrong");
   c->listed += hole != 0;
   if (c->broken || hole || !gmlk_is_tagged(b) || !before->its.hole) return;
-  before = gmlk_tree_upto(c->a->bins[b->stream]->run_seconds, b->at);
+  before = gmlk_tree_upto(c->a->bins[b->stream]->second_blocks, b->at);
   gmlk_expect(c, before == b, "A3: a run's second block is not in the tree");
   c->listed++;
 }
@@ -14539,10 +14533,10 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   for (i = 0; i < a->bins_capacity && !c->broken; i++)
     if (a->bins[i])
       c->listed -= gmlk_check_bins(c, a->bins[i], (unsigned)i, a->number) +
-                   gmlk_check_tree(a->bins[i]->run_seconds);
+                   gmlk_check_tree(a->bins[i]->second_blocks);
   if (c->broken) return;
   c->listed += a->small.reserve != NULL;
-  c->listed -= gmlk_check_tree(a->gaps) + a->void_count;
+  c->listed -= gmlk_check_tree(a->gaps) + a->destroyed_count;
   for (w = a->windows.idle_first; w; w = w->idle_next) c->listed--;
   for (buffer = a->buffers; buffer; buffer = buffer->next) c->listed--;
   while ((extra = gmlk_pending_next(a, extra)) != NULL) c->pending++;
@@ -14564,7 +14558,7 @@ static void gmlk_check_totals(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
   const size_t records = l->records.slab_count * GMLK_SLAB_BLOCKS - l->records.unused_count;
-  const int is_past = s->reserved_bytes > gmlk_room(l->desc.limit_bytes, 0);
+  const int is_past = s->reserved_bytes > gmlk_limit_left(l->desc.limit_bytes, 0);
   const gmlake_pool *pool;
   gmlk_expect(c, !c->listed, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists have more or fewer");
   gmlk_expect(c, !c->pieces && !c->owned, "W4, B1: what windows or buffers own does not add up");
@@ -14590,7 +14584,7 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   c.l = l;
   gmlk_check_streams(&c);
   GMLK_FOR_ARENAS(l, a) {
-    const int is_past = gmlk_pool_bytes(l, a->owner) > gmlk_room(a->limit_bytes, 0);
+    const int is_past = gmlk_pool_bytes(l, a->owner) > gmlk_limit_left(a->limit_bytes, 0);
     if (!c.broken) gmlk_check_arena(&c, a);
     gmlk_expect(&c, a->chunks.quarantined_count || !is_past, "L1: a pool's limit is exceeded");
     if (a->pool) c.captures -= (uint64_t)a->pool->capture_count * a->number;

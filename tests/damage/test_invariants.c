@@ -83,11 +83,11 @@ static void the_lake(void) {
   breaks(a->firsts[a->slot_count], b, "A4: the end is wrong");
   breaks(a->free_grains, a->free_grains + 1, "A6: a count of free");
   breaks(a->small.reserve, a->tail.prev, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
-  breaks(a->void_count, 1, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
+  breaks(a->destroyed_count, 1, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   fake.at = 1;
   fake.next = &fake;
   breaks(a->gaps, &fake, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
-  breaks(a->bins[GMLK_CLEAN]->run_seconds, &fake,
+  breaks(a->bins[GMLK_CLEAN]->second_blocks, &fake,
          "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   breaks(a->window_space.used, &fake, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   breaks(a->window_space.tail.at, 1, "V1: blocks do not tile the space");
@@ -230,7 +230,7 @@ static void gaps(void) {
 
 /* A run of a stream's and clean memory, its second block, and one more. */
 static void runs(void) {
-  gmlk_block *lead = lake->home.head.next, **root = &lake->home.bins[lead->stream]->run_seconds;
+  gmlk_block *lead = lake->home.head.next, **root = &lake->home.bins[lead->stream]->second_blocks;
   is(lead->its.hole == 6 * C / 512 && *root == lead->next->next);
   breaks(lead->its.hole, lead->grains, "A3: a hole's size is wrong");
   breaks(*root, NULL, "A3: a run's second block is not in the tree");

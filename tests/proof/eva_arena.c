@@ -123,7 +123,7 @@ static void check(void) {
     }
     if (is_second(b, tag)) {
       seconds[tag]++;
-      must(gmlk_tree_upto(arena.bins[tag]->run_seconds, at) == b);
+      must(gmlk_tree_upto(arena.bins[tag]->second_blocks, at) == b);
     }
     gaps += tag == UNBACKED;
     must(tag != UNBACKED || gmlk_tree_upto(arena.gaps, at) == b); /* [A7] */
@@ -136,7 +136,7 @@ static void check(void) {
   for (tag = 0; tag < TAGS; tag++) {
     if (tag == GMLK_GRAPH_OWNED) continue;
     must(count_in_bins(arena.bins[tag], tag) == holes[tag]);
-    must(count_in_tree(arena.bins[tag]->run_seconds) == seconds[tag]);
+    must(count_in_tree(arena.bins[tag]->second_blocks) == seconds[tag]);
   }
 }
 
@@ -182,7 +182,7 @@ static void rename_blocks(void) {
   for (i = 0; i < TAGS; i++) {
     gmlk_bins *bins = arena.bins[i];
     if (i == GMLK_GRAPH_OWNED) continue;
-    bins->run_seconds = renamed(bins->run_seconds);
+    bins->second_blocks = renamed(bins->second_blocks);
     for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1)) {
       gmlk_link *ring = &bins->rings[bin];
       ring->prev = renamed_link(ring->prev, ring);
