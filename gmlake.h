@@ -3495,56 +3495,6 @@ static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *
   return NULL;
 }
 
-/* Whether a window is aligned as a request wants it and, where it has to, covers whole chunks. */
-static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
-                             int whole_only) {
-  const uint32_t at = w->pieces[0].at;
-  return !(at & (align - 1)) && (!whole_only || !((at | w->self.grains) & (a->chunk_grains - 1)));
-}
-
-/* Whether the requester may have an idle window, and it suits. One that an owned block is in the
-   way of waits for it; free memory that others hold back opens without a free. */
-static int gmlk_window_may_serve(gmlk_arena *a, const gmlk_streams *streams,
-                                 gmlk_requester requester, gmlk_window *w, uint32_t align,
-                                 int whole_only) {
-  gmlk_block *b;
-  if (!gmlk_window_suits(a, w, align, whole_only)) return 0;
-  b = gmlk_window_blocker(a, streams, requester, w);
-  if (b && b->state != GMLK_FREE && b->state != GMLK_RESERVED) { /* it is owned */
-    gmlk_window_leave(&a->windows, w);
-    b->flags |= GMLK_IN_THE_WAY;
-    gmlk_window_enter(&a->windows, w, GMLK_BLOCKED + b->u.serial);
-  }
-  return !b;
-}
-
-/* An idle window of exactly this size that the requester may have, or NULL: the oldest of those
-   that its stream used last and clean ones; else the first of the others. */
-static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
-                                     gmlk_requester requester, uint32_t grains, uint32_t align,
-                                     int whole_only) {
-  const uint64_t clean = gmlk_open_key(grains, GMLK_CLEAN), own = clean + requester.stream;
-  gmlk_window *w = gmlk_window_of(a->windows.open, clean, 0), *other;
-  unsigned tries = GMLK_WINDOW_TRIES;
-  other = own > clean ? gmlk_window_of(a->windows.open, own, 0) : NULL;
-  while ((w || other) && tries--) {
-    gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
-    const uint64_t key = tried->key, number = tried->number;
-    if (gmlk_window_may_serve(a, streams, requester, tried, align, whole_only)) return tried;
-    *next = gmlk_window_of(a->windows.open, key, number + 1);
-  }
-  w = (gmlk_window *)(void *)gmlk_tree_from(a->windows.open, clean + 1, 0);
-  for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == grains && tries;) {
-    const uint64_t key = w->key, number = w->number;
-    const int is_tried = key == own;
-    if (!is_tried && tries-- && gmlk_window_may_serve(a, streams, requester, w, align, whole_only))
-      return w;
-    w = (gmlk_window *)(void *)gmlk_tree_from(a->windows.open, key + (uint64_t)is_tried,
-                                              is_tried ? 0 : number + 1);
-  }
-  return NULL;
-}
-
 /* ---- >>forward ---------------------------------------------------------------------------------
    What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
    frees before all else. No other function calls what stands below it. */
@@ -4376,7 +4326,7 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
 }
 
 /* ---- >>stitch ----------------------------------------------------------------------------------
-   Makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
+   Finds, makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
    stitched bytes, want of memory), with the chunks under them by gmlk_trim_batch and
    gmlk_return_block in >>grow, for a policy by gmlk_ask_evict in >>research, and in arenas that
    sleep or close by >>sleep and >>pools. Each operation plans with state_lock held, marks its
@@ -4414,19 +4364,71 @@ static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester
   return GMLAKE_OK;
 }
 
+/* Whether a window is aligned as the request wants it and, where it has to, covers whole chunks. */
+static int gmlk_window_suits(const gmlk_request *r, const gmlk_window *w) {
+  const uint32_t at = w->pieces[0].at;
+  return !(at & (r->align - 1)) &&
+         (!r->is_whole || !((at | w->self.grains) & (r->arena->chunk_grains - 1)));
+}
+
+/* Whether it suits, and the requester may have all its pieces. */
+static int gmlk_window_may_serve(const gmlk_streams *streams, const gmlk_request *r,
+                                 gmlk_requester requester, const gmlk_window *w) {
+  return gmlk_window_suits(r, w) && !gmlk_window_blocker(r->arena, streams, requester, w);
+}
+
+/* The same of an open window. One that an owned block is in the way of waits for it; free memory
+   that others hold back opens without a free. */
+static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
+                           gmlk_requester requester, gmlk_window *w) {
+  gmlk_block *b;
+  if (!gmlk_window_suits(r, w)) return 0;
+  b = gmlk_window_blocker(r->arena, streams, requester, w);
+  if (b && b->state != GMLK_FREE && b->state != GMLK_RESERVED) { /* it is owned */
+    gmlk_window_leave(&r->arena->windows, w);
+    b->flags |= GMLK_IN_THE_WAY;
+    gmlk_window_enter(&r->arena->windows, w, GMLK_BLOCKED + b->u.serial);
+  }
+  return !b;
+}
+
+/* An idle window of exactly the size that the requester may have, or NULL: the oldest of those that
+   its stream used last and clean ones; else the first of the others. */
+static gmlk_window *gmlk_window_find(const gmlk_streams *streams, const gmlk_request *r,
+                                     gmlk_requester requester) {
+  gmlk_block *const *open = &r->arena->windows.open;
+  const uint64_t clean = gmlk_open_key(r->grains, GMLK_CLEAN), own = clean + requester.stream;
+  gmlk_window *w = gmlk_window_of(*open, clean, 0), *other;
+  unsigned tries = GMLK_WINDOW_TRIES;
+  other = own > clean ? gmlk_window_of(*open, own, 0) : NULL;
+  while ((w || other) && tries--) {
+    gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
+    const uint64_t key = tried->key, number = tried->number;
+    if (gmlk_window_try(streams, r, requester, tried)) return tried;
+    *next = gmlk_window_of(*open, key, number + 1);
+  }
+  w = (gmlk_window *)(void *)gmlk_tree_from(*open, clean + 1, 0);
+  for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == r->grains && tries;) {
+    const uint64_t key = w->key, number = w->number;
+    const int is_tried = key == own;
+    if (!is_tried && tries-- && gmlk_window_try(streams, r, requester, w)) return w;
+    w = (gmlk_window *)(void *)gmlk_tree_from(*open, key + (uint64_t)is_tried,
+                                              is_tried ? 0 : number + 1);
+  }
+  return NULL;
+}
+
 /* A window of exactly the size: an idle one, or, if the requester may wait on the device for its
    uses, the oldest that is pending. NULL: there is none. */
 static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
                                     gmlk_requester requester) {
-  gmlk_arena *a = r->arena;
-  gmlk_window *w = gmlk_window_find(a, &l->streams, requester, r->grains, r->align, r->is_whole);
+  gmlk_window *w = gmlk_window_find(&l->streams, r, requester);
   const gmlk_extra *extra = NULL;
   if (w || requester.may_wait != GMLAKE_DEVICE_WAIT) return w;
-  while ((extra = gmlk_pending_next(a, extra)) != NULL) {
+  while ((extra = gmlk_pending_next(r->arena, extra)) != NULL) {
     gmlk_window *pending = gmlk_as_window(extra->block);
     if (pending && pending->self.grains == r->grains &&
-        gmlk_window_suits(a, pending, r->align, r->is_whole) &&
-        !gmlk_window_blocker(a, &l->streams, requester, pending))
+        gmlk_window_may_serve(&l->streams, r, requester, pending))
       w = pending;
   }
   return w;
@@ -7402,8 +7404,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
     windows->bytes = w->self.grains * GMLK_GRAIN;
     windows->mapped_bytes = w->alias.chunk_count * a->chunk_bytes;
     windows->piece_count = w->piece_count;
-    windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, r->is_whole) &&
-                       !gmlk_window_blocker(a, &l->streams, r->requester, w);
+    windows->is_free = r->may_stitch && gmlk_window_may_serve(&l->streams, r, r->requester, w);
     windows->is_complete = gmlk_alias_is_done(l, &w->alias);
   }
 }
@@ -7550,8 +7551,7 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
   if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
     return "the plan reuses a window, and has pieces, grow_bytes or keeps_former too";
   if (q->plan.state > GMLK_S2) return "state is not the one of what the plan does";
-  if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, r->is_whole) ||
-      gmlk_window_blocker(r->arena, &l->streams, r->requester, w))
+  if (!r->may_stitch || !gmlk_window_may_serve(&l->streams, r, r->requester, w))
     return "the window is not free for the request";
   if (w->self.grains * GMLK_GRAIN < r->bytes) return "the window is too small";
   return w->self.grains * GMLK_GRAIN - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
@@ -7717,8 +7717,8 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 
 /* ---- >>dry_run --------------------------------------------------------------------------------
    What a question, which only runs dry, asks where an allocation would wait, drop windows or return
-   chunks: how much there would be then. Owns nothing; marks of chunks are gone at the end. pre: both
-   locks are held. Costs: O(blocks + windows). Cannot fail. */
+   chunks: how much there would be then. Owns nothing; marks of chunks are gone at the end. pre:
+   both locks are held. Costs: O(blocks + windows). Cannot fail. */
 
 /* What the stream of a requester that may wait has to do before it uses these ranges. */
 static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
@@ -7901,8 +7901,7 @@ static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requeste
   if (r->may_stitch && requester.may_wait == GMLAKE_HOST_WAIT) {
     gmlk_window *w = r->arena->windows.idle_first; /* a pending block may be in its way */
     while (w &&
-           (w->self.grains != r->grains || !gmlk_window_suits(r->arena, w, r->align, r->is_whole) ||
-            gmlk_window_blocker(r->arena, &l->streams, requester, w)))
+           !(w->self.grains == r->grains && gmlk_window_may_serve(&l->streams, r, requester, w)))
       w = w->idle_next;
     plan->window = w;
   }
@@ -13001,7 +13000,9 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 /* ---- >>entry -----------------------------------------------------------------------------------
    How every public function begins and ends. gmlk_enter turns away callers that may not call now,
    and locks. gmlk_leave unlocks, and then hands the queued messages to the logger. The section also
-   refuses wrong arguments, and calls the out-of-memory handler. Owns nothing.
+   refuses wrong arguments, and calls the out-of-memory handler. At its end stand gmlake_alloc,
+   gmlake_alloc_with and gmlake_free, so that who follows an allocation need not go to >>api. Owns
+   nothing.
 
    [Y1] The user's logger and out-of-memory handler run with no lock held.
    [Y2] A call that is turned away, or refused, changes nothing but the last error.
@@ -13217,6 +13218,57 @@ static int gmlk_leave_short(gmlake *l, const gmlake_pool *pool, gmlake_result *r
   if (!again) gmlk_error_set(l, &info); /* calls of the handler may have left another error */
   gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return again;
+}
+
+/* ---- alloc and free ---- */
+
+GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
+                                           gmlake_stream stream, void **out_ptr) {
+  const char *call = "gmlake_alloc";
+  gmlake_result result;
+  unsigned tries = 0;
+  if (!out_ptr) return gmlk_need(l, call, NULL, "out_ptr");
+  *out_ptr = NULL;
+  if (!desc) return gmlk_need(l, call, NULL, "desc");
+  if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD) return gmlk_refuse_stream(l, call, stream);
+  do {
+    result = gmlk_enter(l, GMLK_CHANGES);
+    if (result) return result;
+    if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
+    if (!result && desc->bytes) {
+      if (desc->flags & GMLAKE_TRANSIENT)
+        result = gmlk_serve_transient(l, desc, stream, out_ptr);
+      else
+        result = gmlk_serve(l, desc, stream, 0, out_ptr);
+    }
+    if (!result) return gmlk_leave(l, GMLAKE_OK);
+  } while (gmlk_leave_short(l, desc->pool, &result, tries++));
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
+                                      void **out_ptr) {
+  gmlake_alloc_desc desc;
+  memset(&desc, 0, sizeof(desc));
+  desc.bytes = bytes;
+  return gmlake_alloc_with(l, &desc, stream, out_ptr);
+}
+
+GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
+  size_t released = 0, returns;
+  gmlake_result result;
+  if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD)
+    return gmlk_refuse_stream(l, "gmlake_free", stream);
+  if (!ptr) return GMLAKE_OK;
+  result = gmlk_enter(l, GMLK_CHANGES);
+  if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
+  returns = l->return_count;
+  result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
+  if (l->return_count == returns) return gmlk_leave(l, result);
+  gmlk_lock_driver(l);
+  if (!l->lost) (void)gmlk_release_all(l, 0, &released);
+  return gmlk_leave_driver(l, result);
 }
 
 /* ---- >>life ------------------------------------------------------------------------------------
@@ -13529,41 +13581,9 @@ static void gmlk_report_leaks(gmlake *l) {
 }
 
 /* ---- >>api -------------------------------------------------------------------------------------
-   The public functions. Each checks its arguments, enters, calls one function of the sections
+   The other public functions. Each checks its arguments, enters, calls one function of the sections
    above, or answers in a few lines itself, and leaves (>>entry). Owns nothing; costs and failures
    stand at the declarations. */
-
-GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
-                                           gmlake_stream stream, void **out_ptr) {
-  const char *call = "gmlake_alloc";
-  gmlake_result result;
-  unsigned tries = 0;
-  if (!out_ptr) return gmlk_need(l, call, NULL, "out_ptr");
-  *out_ptr = NULL;
-  if (!desc) return gmlk_need(l, call, NULL, "desc");
-  if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD) return gmlk_refuse_stream(l, call, stream);
-  do {
-    result = gmlk_enter(l, GMLK_CHANGES);
-    if (result) return result;
-    if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
-    if (!result && desc->bytes) {
-      if (desc->flags & GMLAKE_TRANSIENT)
-        result = gmlk_serve_transient(l, desc, stream, out_ptr);
-      else
-        result = gmlk_serve(l, desc, stream, 0, out_ptr);
-    }
-    if (!result) return gmlk_leave(l, GMLAKE_OK);
-  } while (gmlk_leave_short(l, desc->pool, &result, tries++));
-  return result;
-}
-
-GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
-                                      void **out_ptr) {
-  gmlake_alloc_desc desc;
-  memset(&desc, 0, sizeof(desc));
-  desc.bytes = bytes;
-  return gmlake_alloc_with(l, &desc, stream, out_ptr);
-}
 
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info) {
@@ -13587,23 +13607,6 @@ GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
   dry_run.answer.result = result;
   *out_info = dry_run.answer;
   return gmlk_leave_driver(l, GMLAKE_OK);
-}
-
-GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  size_t released = 0, returns;
-  gmlake_result result;
-  if (!l || (uintptr_t)stream == GMLK_VALUE_PER_THREAD)
-    return gmlk_refuse_stream(l, "gmlake_free", stream);
-  if (!ptr) return GMLAKE_OK;
-  result = gmlk_enter(l, GMLK_CHANGES);
-  if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
-  returns = l->return_count;
-  result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
-  if (l->return_count == returns) return gmlk_leave(l, result);
-  gmlk_lock_driver(l);
-  if (!l->lost) (void)gmlk_release_all(l, 0, &released);
-  return gmlk_leave_driver(l, result);
 }
 
 /* ---- streams ---- */

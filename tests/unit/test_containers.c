@@ -464,9 +464,14 @@ CASE(test_window_behind_many_others) {
   static gmlk_window windows[200];
   gmlk_piece span[2];
   gmlk_requester requester = gmlk_requester_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
+  gmlk_request r;
   gmlk_block *b;
   gmlk_host host;
   size_t i;
+  memset(&r, 0, sizeof(r));
+  r.arena = &arena;
+  r.grains = 8;
+  r.align = 1;
   host_open(&host);
   arena_open(&host, SLOTS);
   draw("LLLLLLLL........");
@@ -482,10 +487,10 @@ CASE(test_window_behind_many_others) {
   }
   check_trees(200, 0);
   for (i = 0; i < 198 / GMLK_WINDOW_TRIES; i++) {
-    assert_null(gmlk_window_find(&arena, &no_streams, requester, 8, 1, 0));
+    assert_null(gmlk_window_find(&no_streams, &r, requester));
     check_trees(200 - (i + 1) * GMLK_WINDOW_TRIES, (i + 1) * GMLK_WINDOW_TRIES);
   }
-  assert_ptr_equal(gmlk_window_find(&arena, &no_streams, requester, 8, 1, 0), &windows[198]);
+  assert_ptr_equal(gmlk_window_find(&no_streams, &r, requester), &windows[198]);
   b = gmlk_locate(&arena, 0);
   assert_true(b->flags & GMLK_IN_THE_WAY);
   assert_int_equal(windows[0].key, GMLK_BLOCKED + b->u.serial);
