@@ -604,10 +604,13 @@ def check_optimizers(session, *paths):
         for optimizer in (second, make_blocks()[1], second):
             step(optimizer)
         assert own.mark_count == 5, own.mark_count
-        other = make_blocks()[1]
-        for _ in range(session.OTHERS_STEPS_MAX + 4):
-            step(other)
-        assert own.mark_count == 5 + 4, own.mark_count
+        each = [make_blocks()[1] for _ in range(session.OTHER_STEPS_MAX + 4)]
+        for optimizer in (second, *each, second, *each):  # as where each parameter has its own
+            step(optimizer)
+        assert own.mark_count == 7, own.mark_count
+        for _ in range(session.OTHER_STEPS_MAX + 3):
+            step(each[0])
+        assert own.mark_count == 7 + 4, own.mark_count
 
 
 def check_figures(explain):

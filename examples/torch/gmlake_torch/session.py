@@ -59,7 +59,7 @@ from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
-OTHERS_STEPS_MAX = 32  # of other optimizers, until one of them ends iterations
+OTHER_STEPS_MAX = 32  # of another optimizer, until its steps end iterations
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
 BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
@@ -153,8 +153,8 @@ class Session:
         self._keeps_regions, self._is_open = keeps_regions, False
         self._region_now = None  # an object while a region's steps are told; none begins in it
         self._recomputes, self._blocks = recomputes, None
-        self._marker = lambda: None  # refers to the optimizer whose steps end iterations, if there is
-        self._others_steps = 0  # of other optimizers, since it took one
+        self._marker = no_optimizer  # refers to the one whose steps end iterations
+        self._other, self._other_steps = no_optimizer, 0  # to the first that has stepped since
         self.mark_count = 0
         self._back_before = None  # what had come back when this iteration's first backward began
         self._phases, self._backward_depth = explain.Phases(), 0
@@ -339,12 +339,14 @@ class Session:
     def _after_step(self, optimizer, *_):
         if id(optimizer) in self._split:
             _, optimizer.param_groups = self._split.pop(id(optimizer))
-        self._others_steps += 1
-        if self._marker() is None or self._others_steps > OTHERS_STEPS_MAX:
+        if self._other() is None:
+            self._other, self._other_steps = weakref.ref(optimizer), 0
+        self._other_steps += self._other() is optimizer
+        if self._marker() is None or self._other_steps > OTHER_STEPS_MAX:
             self._marker = weakref.ref(optimizer)
         is_marker = self._marker() is optimizer
         if is_marker:
-            self._others_steps = 0
+            self._other = no_optimizer
         if is_marker and self._marks_steps:
             self.mark()
         else:
@@ -632,6 +634,10 @@ class Session:
             return generator
 
         self._replace(own, name, generator)
+
+
+def no_optimizer():
+    """A reference to none."""
 
 
 def is_comparer(frame):
