@@ -59,7 +59,7 @@ from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
-OTHER_STEPS_MAX = 32  # of another optimizer, until its steps end iterations
+OTHER_STEPS_MAX = 8  # of another optimizer, until its steps end iterations (a critic takes 5)
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
 BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
