@@ -803,6 +803,32 @@ def check_memory(session, paths):
     assert moved["always"][1] < moved["never"][1] / 2, moved  # its first iteration counts, too
 
 
+def check_room(session, paths):
+    """While sizes vary a block is kept where there is room for what it makes: little moves."""
+
+    def train(mark):
+        torch.manual_seed(1)
+        model, draw = Model(), random.Random(3)
+        found = [losses(model, mark, 1, rows=draw.randrange(40, 257)) for _ in range(24)]
+        return found, draw.getstate()
+
+    expected, kept, moved = train(lambda: None), [], []
+    own = session.Session(
+        session.Calls(*paths), torch.device("cpu"), 24 << 20, marks_steps=False, recomputes="always"
+    )
+
+    def mark():
+        own.mark()
+        stats = own.stats()
+        kept.append(stats["kept_region_count"])
+        moved.append((stats["drift_count"], stats["out_bytes"]))
+
+    with own:
+        assert train(mark) == expected
+    assert moved[-1][0] == moved[1][0] and moved[-1][1] - moved[1][1] < 4 << 20, moved
+    assert {1, 2, 4}.issubset(kept) and max(kept) < LAYERS, kept
+
+
 class Checkpointed(torch.nn.Module):
     """Its layer is under a checkpoint of the program's own."""
 
@@ -917,6 +943,7 @@ if __name__ == "__main__":
         check_rule,
         check_one_thread,
         check_memory,
+        check_room,
         check_checkpoints,
     )
     for check in checks:
