@@ -2394,8 +2394,8 @@ typedef struct gmlk_batch {
   gmlake_result result;         /* [D1] */
   int code;                     /* [D1] the driver's number; with has_lost, that of the answer */
   const char *call;             /* [D1] its name */
-  unsigned has_lost;        /* so many streams are gone, as the driver answered: no error here */
-  gmlake_result end_result; /* of restoring the mode; a failure undoes nothing of the series */
+  int has_lost;                 /* a stream is gone, as the driver answered: no error here */
+  gmlake_result end_result;     /* of restoring the mode; a failure undoes nothing of the series */
   int end_code;
 } gmlk_batch;
 
@@ -6018,7 +6018,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
   if (result) return result;
   result = GMLK_ANSWER(batch, event_record, event, s->value);
   if (s->value && result == GMLAKE_ERROR_INVALID_ARGUMENT) { /* it is gone: no error here [D1] */
-    batch->has_lost++;
+    batch->has_lost = 1;
     batch->calls++;
     batch->code = batch->answer;
     gmlk_stream_end(streams, stream, 1);
