@@ -67,16 +67,13 @@ CASE(create_passes_the_missing_driver_on) {
   close_mock();
 }
 
-CASE(get_desc_fills_in_every_default) {
+CASE(get_desc_tells_the_defaults) {
   gmlake_desc filled;
   prepare(1024); /* 64 MiB */
   desc.chunk_bytes = 0;
   open_lake();
   assert_ok(gmlake_get_desc(lake, &filled));
   assert_int_equal(filled.chunk_bytes, 2048 * K);
-  assert_int_equal(filled.stitched_bytes_max, 4 * 1024 * C);
-  assert_int_equal(filled.arena_bytes, 8 * 1024 * C);
-  assert_int_equal(filled.window_bytes, 32 * 1024 * C);
   assert_ptr_equal(filled.backend, mock);
   assert_int_equal(filled.limit_bytes, 0);
   assert_error(gmlake_get_desc(lake, NULL), INVALID_ARGUMENT);
@@ -84,19 +81,40 @@ CASE(get_desc_fills_in_every_default) {
   finish();
 }
 
-/* device memory / 8192, down to a power of two, 2 to 32 MiB */
-CASE(default_chunks_follow_the_device) {
-  const size_t gib = K * K * K;
-  const size_t devices[] = {15 * gib, 32 * gib - 2 * K * K, 32 * gib, 140 * gib, 1000 * gib};
-  const size_t chunks[] = {2 * K * K, 2 * K * K, 4 * K * K, 16 * K * K, 32 * K * K};
-  gmlake_desc filled;
-  size_t i;
-  for (i = 0; i < 5; i++) {
-    prepare_books(devices[i], 0, GMLAKE_MOCK_COSTS_ALONE);
-    open_lake();
-    assert_ok(gmlake_get_desc(lake, &filled));
-    assert_int_equal(filled.chunk_bytes, chunks[i]);
-    finish();
+/* Chunks are device memory / 8192, down to a power of two, 2 to 32 MiB, but 2 where it is the host's,
+   and a granule at least. The rest is in multiples of the device, as far as a size_t goes. */
+CASE(defaults_follow_the_device) {
+  const size_t mib = K * K, gib = K * mib;
+  const struct {
+    size_t device_bytes, granule, chunk;
+    int is_integrated;
+  } rows[] = {{15 * gib, 2 * mib, 2 * mib, 0},    {32 * gib - 2 * mib, 2 * mib, 2 * mib, 0},
+              {32 * gib, 2 * mib, 4 * mib, 0},    {140 * gib, 2 * mib, 16 * mib, 0},
+              {1000 * gib, 2 * mib, 32 * mib, 0}, {1000 * gib, 64 * mib, 64 * mib, 0},
+              {120 * gib, 2 * mib, 2 * mib, 1},   {120 * gib, 4 * mib, 4 * mib, 1},
+              {SIZE_MAX / 32, C, 32 * mib, 0},    {SIZE_MAX / 8, C, 32 * mib, 0},
+              {SIZE_MAX / 4, C, 32 * mib, 0},     {SIZE_MAX, C, 32 * mib, 0}};
+  const size_t multiples[3] = {4, 8, 32};
+  size_t i, n;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    gmlake_device_properties device;
+    gmlake_error_info why;
+    gmlake_desc made;
+    size_t sizes[3];
+    memset(&device, 0, sizeof(device));
+    memset(&made, 0, sizeof(made));
+    device.device_bytes = rows[i].device_bytes;
+    device.granularity_bytes = rows[i].granule;
+    device.is_integrated = rows[i].is_integrated;
+    assert_ok(gmlk_desc_default(&made, &device, &why));
+    assert_int_equal(made.chunk_bytes, rows[i].chunk);
+    sizes[0] = made.stitched_bytes_max;
+    sizes[1] = made.arena_bytes;
+    sizes[2] = made.window_bytes;
+    for (n = 0; n < 3; n++) {
+      const size_t most = SIZE_MAX / multiples[n], device_bytes = rows[i].device_bytes;
+      assert_int_equal(sizes[n], (device_bytes < most ? device_bytes : most) * multiples[n]);
+    }
   }
 }
 
@@ -382,55 +400,6 @@ CASE(an_admission_may_span_pools) {
 }
 
 /* ---- Figures --------------------------------------------------------------------------------- */
-
-/* What is total is not what the host leaves. */
-CASE(an_integrated_device_has_small_chunks) {
-  gmlake_mock_desc device;
-  gmlake_budget budget;
-  gmlake_desc filled;
-  size_t granule;
-  for (granule = 2048 * K; granule <= 4096 * K; granule *= 2) {
-    memset(&device, 0, sizeof(device));
-    device.capacity_bytes = 120 * K * K * K;
-    device.available_bytes = 100 * K * K * K;
-    device.granularity_bytes = granule;
-    device.bookkeeping_only = 1;
-    prepare_on(&device);
-    open_lake();
-    assert_ok(gmlake_get_desc(lake, &filled));
-    assert_int_equal(filled.chunk_bytes, granule);
-    assert_ok(gmlake_get_budget(lake, &budget));
-    assert_int_equal(budget.total_bytes, device.capacity_bytes);
-    assert_int_equal(budget.driver_free_bytes, device.available_bytes);
-    finish();
-  }
-}
-
-/* In multiples of the device, as far as a size_t goes. */
-CASE(sizes_that_are_not_described) {
-  const size_t multiples[3] = {4, 8, 32};
-  const size_t devices[] = {16 * C, SIZE_MAX / 32, SIZE_MAX / 8, SIZE_MAX / 4, SIZE_MAX};
-  gmlake_device_properties device;
-  size_t i, n;
-  memset(&device, 0, sizeof(device));
-  device.granularity_bytes = C;
-  for (i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
-    size_t sizes[3];
-    gmlake_error_info why;
-    gmlake_desc wanted;
-    memset(&wanted, 0, sizeof(wanted));
-    device.device_bytes = devices[i];
-    wanted.chunk_bytes = C;
-    assert_ok(gmlk_desc_default(&wanted, &device, &why));
-    sizes[0] = wanted.stitched_bytes_max;
-    sizes[1] = wanted.arena_bytes;
-    sizes[2] = wanted.window_bytes;
-    for (n = 0; n < 3; n++) {
-      size_t most = SIZE_MAX / multiples[n];
-      assert_int_equal(sizes[n], (devices[i] < most ? devices[i] : most) * multiples[n]);
-    }
-  }
-}
 
 CASE(driver_calls_are_counted_and_timed) {
   gmlake_stats before;
