@@ -1881,6 +1881,10 @@ static const row rows[] = {
      "{granule:16 cap:4 share} +a-d=1 -ac +w=2 pieces:w=2 -w +p=1/x windows=1 xp fail:unmap=1R -p "
      "quarantined=3 exported=1 pending=0 fail:unmap=1R T:0!R quarantined=3 exported=1 T:0 "
      "quarantined=0 exported=0 -bd"},
+    /* Its chunk is clean, but a window over it has a use that no event has told of. */
+    {"a_window_over_what_was_exported_is_done_first", TOGETHER,
+     "{granule:16 cap:4 share} +a-d=1@A -ac@A +w=2@A pieces:w=2 hA uw@A -w@A +x=1@A/x at:x=a xx "
+     "-x@n exported=1 eA T:0 exported=0"},
     /* Work may still use it; the same of what was imported. */
     {"what_was_exported_never_serves_again", TOGETHER,
      "{granule:16 cap:8 share} +p=2@A/x xp iq=p rp@B hA hB -p@A pending=2 +r=2@A off:r=p "

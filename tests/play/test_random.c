@@ -47,9 +47,9 @@ static const struct row {
      "{} P0 BA:0/0 +a=1@A -a@A EA l0 +b=1@B/t ub@B -b@B L0 l0@C +c=1@D/t"},
     /* DROP gave up what KEEP had kept, and answered an error. */
     {"contents stay where giving them up fails", "{} P0 +a=2/0 S0:k fail:host-free=1R S0:d W0 -a"},
-    /* What a capture of which the lake does not know forbade to wait for was taken for complete. */
+    /* What a capture of which the lake does not know forbids to wait for is told of as such. */
     {"a pool does not end where no event may be recorded",
-     "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C D0"},
+     "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C* D0"},
     /* A wait of the host that failed was begun again, and again. */
     {"who wakes gives up where it cannot wait", "{} +a=1 +b=1 Sn:d +c=1@A -b fail:any=2O* Wn"},
     /* What a stream that is gone did with an exported block is complete: no news ends it. */
