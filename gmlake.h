@@ -5687,8 +5687,8 @@ static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t las
   gmlake_result result;
   gmlk_block *b;
   if (last < limit) return GMLAKE_OK;
-  result = gmlk_area_reserve(l, &a->area, last - limit + !limit);
-  if (result || !limit) return result;
+  result = gmlk_area_reserve(l, &a->area, last - limit);
+  if (result) return result;
   gmlk_arena_extend(a, limit);
   b = gmlk_tiling_extend(a->records, &a->tail, a->number, a->chunk_grains, GMLK_EDGE);
   a->firsts[++a->slot_count] = &a->tail;

@@ -350,12 +350,20 @@ static const row rows[] = {
     {"addresses_are_reserved_by_need", TOGETHER,
      "{granule:16 cap:4096 books} addresses=4609 P0 +a=1/0 addresses=4674 -a +a=500/0 "
      "addresses=5174 -a T:0 +a=900/0 -a D0 addresses=4609"},
+    /* Behind those there are as many again as all before, but a slot between them. */
+    {"addresses_double", TOGETHER,
+     "{granule:16 cap:4096 books} P0 +a=65/0 addresses=4674 +b=1/0 addresses=4739 +c=65/0 "
+     "addresses=4870"},
+    /* Where the driver refuses 65 it is asked for a quarter, from then on, and for one at last. */
+    {"addresses_that_are_refused_are_had_in_pieces", TOGETHER,
+     "{granule:16 cap:4096 books} P1 addresses=4674 fail:reserve=1O P0 addresses=4690 +a=16/0 "
+     "addresses=4690 +b=1/0 addresses=4706 mark fail:reserve=1O* P2!O all-calls=14"},
     /* The report says which limit was met. */
     {"a_lack_of_addresses_is_told", TOGETHER,
      "{granule:16 cap:16 arena:4} +a=3 +*=2!O says:arena_bytes_has_no_room_for_more"},
     {"the_drivers_lack_of_addresses_is_told", TOGETHER,
      "{granule:16 cap:128} P0 fail:reserve=1O* +*=100/0!O "
-     "says:the_driver_has_no_addresses_for_more"},
+     "says:the_driver_has_no_addresses_for_more warnings-told=1 +*=100/0!O warnings-told=1"},
     {"the_devices_lack_of_room_is_told", TOGETHER,
      "{granule:16 cap:4} +*=8!O says:the_device_has_no_room_for_more"},
     {"odd_address_space_is_rounded_down", TOGETHER,

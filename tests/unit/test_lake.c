@@ -118,52 +118,6 @@ CASE(defaults_follow_the_device) {
   }
 }
 
-static uint64_t reserve_limit;
-
-static gmlake_result reserve_below_limit(void *user, size_t bytes, size_t alignment,
-                                         uint64_t *out_address, int *out_code) {
-  *out_code = 2;
-  if (bytes > reserve_limit) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  return mock->reserve(user, bytes, alignment, out_address, out_code);
-}
-
-/* Where the driver refuses as much at once, an arena gets its addresses in smaller pieces. */
-CASE(refused_addresses_are_had_in_pieces) {
-  static const size_t limits[] = {1000, 40, 16, 7, 1};
-  size_t i;
-  for (i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-    char *blocks[16];
-    gmlake_pool *pool;
-    int n;
-    prepare(16);
-    use_hooks();
-    hooked.reserve = reserve_below_limit;
-    reserve_limit = limits[i] * C;
-    open_lake();
-    for (n = 0; n < 16; n++) {
-      blocks[n] = (char *)take(C);
-      memset(blocks[n], n, C);
-    }
-    assert_error(try_on(C, LEGACY), OUT_OF_DEVICE_MEMORY);
-    for (n = 0; n < 16; n += 2) drop(blocks[n]);
-    if (limits[i] >= 3) drop(take(3 * C)); /* a window's are asked for, too */
-    for (n = 1; n < 16; n += 2) drop(blocks[n]);
-    if (limits[i] >= 16) drop(take(16 * C));
-    assert_int_equal(trim_to(0), 16 * C);
-    pool = open_pool(0);
-    for (n = 0; n < 16; n++) blocks[n] = (char *)take_from(pool, C, LEGACY);
-    while (n) drop(blocks[--n]);
-    step(gmlake_pool_destroy(lake, pool));
-    finish();
-  }
-  prepare(16);
-  use_hooks();
-  hooked.reserve = reserve_below_limit;
-  reserve_limit = C - 1;
-  assert_error(try_desc(), OUT_OF_DEVICE_MEMORY);
-  close_mock();
-}
-
 /* ---- Logger ---------------------------------------------------------------------------------- */
 
 static struct {
