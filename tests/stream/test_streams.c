@@ -243,6 +243,15 @@ CASE(a_backend_that_cannot_wait_for_the_device) {
   assert_non_null(strstr(last_error().text, "cannot wait for the whole device"));
   assert_error(gmlake_destroy(lake), DRIVER);
   close_mock();
+  prepare(2); /* and where nothing is lost, destroy asks for no such wait */
+  shorter = *mock;
+  shorter.struct_bytes = offsetof(gmlake_backend, device_wait);
+  desc.backend = &shorter;
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  open_lake();
+  A = open_stream();
+  drop_on(take_on(C / 2, A), A);
+  finish();
 }
 
 /* The lake never saw the stream before it was gone. */

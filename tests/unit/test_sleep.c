@@ -27,7 +27,7 @@ static void assert_filled(const void *ptr, size_t bytes, int seed) {
 
 /* ---- the backend and the host's memory ------------------------------------------------------ */
 
-/* Where it cannot keep, the pool stays awake, as it was. */
+/* Or lack an entry. Where it cannot keep, the pool stays awake, as it was. */
 CASE(tables_of_version_1_drop_and_do_not_keep) {
   gmlake_backend old;
   gmlake_pool *pool;
@@ -36,11 +36,13 @@ CASE(tables_of_version_1_drop_and_do_not_keep) {
   ends[0] = offsetof(gmlake_backend, stream_id);
   ends[1] = offsetof(gmlake_backend, copy);
   ends[2] = offsetof(gmlake_backend, host_free);
-  for (i = 0; i < 3; i++) {
+  for (i = 0; i < 5; i++) {
     prepare(64);
     old = *mock;
-    old.abi_version = i < 2 ? 1 : 2;
-    old.struct_bytes = ends[i];
+    if (i < 3) old.abi_version = i < 2 ? 1 : 2;
+    if (i < 3) old.struct_bytes = ends[i];
+    if (i == 3) old.copy = NULL;
+    if (i == 4) old.host_alloc = NULL;
     desc.backend = &old;
     open_lake();
     pool = open_pool(0);
