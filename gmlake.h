@@ -8877,7 +8877,6 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
       gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
   gmlake_result result;
   size_t i;
-  if (l->dry_run) memset(&l->dry_run->answer, 0, sizeof(l->dry_run->answer));
   if (!r->grains) return GMLAKE_OK;
   for (i = 0; loan && i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];

@@ -78,6 +78,9 @@ static const row question_rows[] = {
     {"a_pool_counts_on_what_its_own_buffers_return", TOGETHER,
      "{granule:16 cap:16} P0:4 N0:4/0^2 z0:2 z0:0@n +a=2@A hA -a@A q=4/0 foretold foretold-wait=0 "
      "foretold-new=4 +b=4/0 host-waits=0"},
+    /* What is free of a pool that sleeps is no memory. */
+    {"what_sleeps_is_not_counted_on", TOGETHER,
+     "{granule:16 cap:8} P0 +a=3/0 S0:d -a@n Q allocatable=8 +x=5 q=6 foretold!O +y=6!O W0"},
     {"what_home_returns_is_counted_on_by_a_pool", TOGETHER,
      "{granule:16 cap:8} P0 +a=6 -a h0 q=4/0 foretold foretold-wait=2 foretold-new=4 +a=4/0"},
     /* After the host's wait it would be what has to be left to others that forbids to grow. */
