@@ -583,6 +583,70 @@ def check_explain(session, *paths):
     assert {"forward", "backward", "out", "in", "wait", "again"} <= set(words), words
 
 
+def train_layers(own, optimizer_of, in_backward, change):
+    """Trains 8 layers of 1 MiB on one row. The losses, and the sums of the parameters."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512, bias=False) for _ in range(8)])
+    optimizer = optimizer_of(model.parameters())
+    handle = in_backward.StepInBackward(optimizer) if in_backward else None
+    found = []
+    for i in range(6):
+        change(i, optimizer)
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(torch.ones(1, 512)).square().mean()
+        loss.backward()
+        optimizer.step()
+        own.mark()
+        found.append(loss.item())
+    if handle:
+        handle.remove()
+    return found + [parameter.double().sum().item() for parameter in model.parameters()]
+
+
+def check_in_backward(session, in_backward, *paths):
+    """Steps inside the backward pass: the same results in less memory, and errors elsewhere."""
+    peaks = []
+
+    def later(i, optimizer):
+        optimizer.param_groups[0]["lr"] = 0.01 / (1 + i)
+
+    for optimizer_of in (torch.optim.AdamW, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)):
+        found = []
+        for module in (None, in_backward):
+            with session.Session(session.Calls(*paths), torch.device("cpu"), 1 << 30,
+                                 marks_steps=False) as own:
+                found.append(train_layers(own, optimizer_of, module, later))
+                peaks.append(own.stats()["unplanned_bytes"])
+        assert found[0] == found[1], found
+    saved = [peaks[0] - peaks[1], peaks[2] - peaks[3]]
+    assert min(saved) >= 5 << 20, peaks  # of 8 MiB of gradients
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    handle = in_backward.StepInBackward(optimizer)
+    model(torch.ones(1, 2)).sum().backward()
+    for act, words in (
+        (lambda: model(torch.ones(1, 2)).sum().backward(), "a second backward pass"),
+        (lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), "finds no gradients"),
+        (lambda: torch.nn.utils.clip_grad_value_(model.weight, 1.0), "finds no gradients"),
+        (lambda: in_backward.StepInBackward(torch.optim.LBFGS(model.parameters())), "LBFGS"),
+    ):
+        try:
+            act()
+        except (RuntimeError, ValueError) as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+    handle.remove()
+    optimizer.zero_grad(set_to_none=True)
+    before = model.weight.clone()
+    model(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(model.weight, before) and model.weight.grad is not None
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    assert not torch.equal(model.weight, before)
+
+
 def check_optimizers(session, *paths):
     """Steps of the first optimizer end iterations; of the next one, if that is gone or rests."""
 
@@ -722,7 +786,7 @@ def check_groups(session, judge):
 
 if __name__ == "__main__":
     package()
-    from gmlake_torch import dispatch, explain, planning, record, session
+    from gmlake_torch import dispatch, explain, in_backward, planning, record, session
 
     if len(sys.argv) == 2:
         check_graphs(record, sys.argv[1])
@@ -748,4 +812,5 @@ if __name__ == "__main__":
         check_figures(explain)
         check_explain(session, *sys.argv[2:])
         check_optimizers(session, *sys.argv[2:])
+        check_in_backward(session, in_backward, *sys.argv[2:])
         check_plan(session, planning, *sys.argv[2:])

@@ -154,6 +154,14 @@ def plan(step, limit_bytes, setup=None, device=None, link_bytes_per_s=None, path
     return planning.of_step(own, step, limit_bytes, setup, link_bytes_per_s, path)
 
 
+def step_in_backward(optimizer):
+    """The optimizer updates each parameter as soon as its gradient is there: in_backward.py says
+    where that is the same. It needs no GPU and no lake. Returns what has remove()."""
+    from .in_backward import StepInBackward
+
+    return StepInBackward(optimizer)
+
+
 def record_graph(path, **options):
     """For `with`: records what runs inside as a graph for build/offload. See record.py. It needs no
     GPU and no lake."""

@@ -1,0 +1,114 @@
+"""An optimizer's step inside the backward pass: each parameter is updated as soon as its gradient is
+there, and the gradient goes. So gradients are never there together, and where a session offloads,
+the optimizer's states come and go one by one while the backward pass computes, not all behind it.
+
+    optimizer = torch.optim.AdamW(model.parameters())
+    gmlake_torch.step_in_backward(optimizer)
+
+The program stays as it is: its optimizer.step() finds no gradients, and ends the iteration; learning
+rates are read at each update. The results are those of a step behind the backward pass, as long as
+an optimizer updates each parameter by its own gradient and state alone, and nobody needs a gradient
+later. That is not so, and says so,
+
+- where a program has several backward passes before a step, to accumulate gradients: an error in the
+  second one;
+- where it clips gradients by torch.nn.utils (torch's own functions, called by that name): an error;
+- for LBFGS, and among several processes of torch.distributed, which reduce gradients first.
+
+It cannot be seen where a program reads gradients, or scales losses with a GradScaler: leave those as
+they are. A Trainer clips unless max_grad_norm is 0, and accumulates if it is told to.
+"""
+import torch
+
+CLIPS = ("clip_grad_norm_", "clip_grad_value_")
+
+
+class StepInBackward:
+    """What step_in_backward returns. remove() ends it."""
+
+    def __init__(self, optimizer):
+        if type(optimizer).__name__ == "LBFGS":
+            raise ValueError("gmlake_torch.step_in_backward: LBFGS needs all gradients at once")
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            if distributed.get_world_size() > 1:
+                raise RuntimeError(
+                    "gmlake_torch.step_in_backward: torch.distributed has "
+                    f"{distributed.get_world_size()} processes, which reduce gradients behind the "
+                    "backward pass: call it in a program of one process"
+                )
+        self._optimizer, self._step = optimizer, vars(optimizer).get("step")
+        self._updated = set()  # ids of parameters, since the program's last step
+        self._nodes, self._handles, self._undo = [], [], []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self._watch(parameter, group)
+        step = optimizer.step
+
+        def program_step(*args, **kwargs):
+            self._updated.clear()
+            return step(*args, **kwargs)
+
+        optimizer.step = program_step
+        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
+            for name in CLIPS:
+                self._refuse(owner, name, owned)
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()
+        for owner, name, former in reversed(self._undo):
+            setattr(owner, name, former)
+        del self._optimizer.step
+        if self._step is not None:
+            self._optimizer.step = self._step
+
+    def _watch(self, parameter, group):
+        def update(*_):
+            self._update(parameter, group)
+
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):
+            self._handles.append(parameter.register_post_accumulate_grad_hook(update))
+        elif parameter.requires_grad:  # torch 2.0 or older
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+            self._nodes.append(node)  # without it the hook would go
+            self._handles.append(node.register_hook(update))
+
+    def _update(self, parameter, group):
+        if id(parameter) in self._updated:
+            raise RuntimeError(
+                "gmlake_torch.step_in_backward: a second backward pass before the optimizer's step: "
+                "its parameters are updated already; do without step_in_backward where gradients "
+                "are accumulated"
+            )
+        self._updated.add(id(parameter))
+        optimizer, step = self._optimizer, type(self._optimizer).step
+        if getattr(step, "hooked", False):
+            step = step.__wrapped__  # without hooks, which tell of the program's steps
+        groups, one = optimizer.param_groups, {**group, "params": [parameter]}
+        optimizer.param_groups = [one]
+        try:
+            with torch.no_grad():
+                step(optimizer)
+        finally:
+            optimizer.param_groups = groups
+        group.update((key, value) for key, value in one.items() if key != "params")
+        parameter.grad = None
+
+    def _refuse(self, owner, name, owned):
+        former = getattr(owner, name)
+
+        def clip(parameters, *args, **kwargs):
+            if not isinstance(parameters, torch.Tensor):
+                parameters = list(parameters)
+            some = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+            if any(id(parameter) in owned for parameter in some):
+                raise RuntimeError(
+                    f"gmlake_torch.step_in_backward: {name} finds no gradients, since the backward "
+                    "pass has updated the parameters: do without one of both"
+                )
+            return former(parameters, *args, **kwargs)
+
+        self._undo.append((owner, name, former))
+        setattr(owner, name, clip)
