@@ -1898,6 +1898,10 @@ static const row rows[] = {
      "{granule:16 cap:8 share} +p=2@A/x xp iq=p rp@B hA hB -p@A pending=2 +r=2@A off:r=p "
      "holds:q=1 eB T:0 released=0 eA T:0 released=2 exported=0 hA -q@A imported=2 eA T:999 "
      "imported=0 -r@A"},
+    /* The free notes its own stream, too, behind four: without host memory nothing is freed. */
+    {"a_free_of_what_is_shared_notes_its_stream", TOGETHER,
+     "{granule:16 cap:4 share} +p=1@A/x xp rp@B rp@C rp@D rp@E hA up@A host:1 -p@A!H -p@A T:0 "
+     "exported=1 eA T:0 exported=0"},
     {"memory_comes_back_where_it_is_short", TOGETHER,
      "{granule:16 cap:4 share} +p=4@A/x xp hA -p@A eA +q=4 -q"},
     /* Free chunks make room for it, as for an allocation, and no more of them than it takes; what
