@@ -46,43 +46,6 @@ static void abandon(void) {
   close_mock();
 }
 
-/* What the next call of a kind does before it is passed on; each is done once. */
-static void (*on_create)(void), (*on_map)(void);
-static gmlake_result create_result; /* not OK: in the place of the mock's */
-
-static void once(void (**action)(void)) {
-  void (*now)(void) = *action;
-  *action = NULL;
-  if (now) now();
-}
-
-static gmlake_result create_then(void *user, size_t bytes, unsigned handle_types,
-                                 uint64_t *out_handle, int *out_code) {
-  once(&on_create);
-  if (create_result) return create_result;
-  return mock->create(user, bytes, handle_types, out_handle, out_code);
-}
-
-static gmlake_result map_then(void *user, uint64_t address, size_t bytes, uint64_t handle,
-                              int *out_code) {
-  once(&on_map);
-  return mock->map(user, address, bytes, handle, out_code);
-}
-
-static gmlake_result access_fails(void *user, uint64_t address, size_t bytes, const int *peers,
-                                  size_t peer_count, int *out_code) {
-  (void)user, (void)address, (void)bytes, (void)peers, (void)peer_count, (void)out_code;
-  return GMLAKE_ERROR_DRIVER;
-}
-
-static void open_meddled(size_t chunks) {
-  open_hooked(chunks);
-  hooked.create = create_then;
-  hooked.map = map_then;
-  on_create = on_map = NULL;
-  create_result = GMLAKE_OK;
-}
-
 /* ---- Plans under way ------------------------------------------------------------------------- */
 
 /* Each chunk that is created is gone before it can serve. */
@@ -136,28 +99,12 @@ CASE(a_trim_has_its_records) {
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-/* A second thread that grows a buffer, and waits for the planner's lock. */
+/* A second thread, which waits for the planner's lock. */
 static struct rival {
   gmlake_buffer *buffer;
   pthread_t thread;
   gmlake_result result;
 } rival;
-
-static void let_wait(void *(*call)(void *)) {
-  assert_int_equal(start_waiter(&rival.thread, call, NULL), 0);
-}
-
-/* Another thread gives up the number that a call under way stands for: it waits for the call. */
-
-static gmlake_result (*number_goes)(gmlake *, gmlake_stream);
-
-static void *give_up_number(void *argument) {
-  (void)argument;
-  rival.result = number_goes(lake, A);
-  return NULL;
-}
-
-static void let_its_number_go(void) { let_wait(give_up_number); }
 
 static void join_rival(void) {
   assert_int_equal(pthread_join(rival.thread, NULL), 0);
@@ -211,48 +158,6 @@ CASE(a_discard_waits_for_an_export) {
   assert_int_equal(stats().exported_bytes, C);
   assert_int_equal(census().handle_count, 1); /* the discarded chunk never serves again */
   finish();
-}
-
-/* The number is given back with pieces that are tagged with it. */
-CASE(a_capture_ends_behind_a_stitch_that_fails) {
-  gmlake_pool *pool;
-  void *b[4], *p;
-  size_t i;
-  open_meddled(16);
-  pool = open_pool(0);
-  step(gmlake_capture_begin(lake, A, pool));
-  drop_on(take_on(4 * C, A), A);
-  for (i = 0; i < 4; i++) b[i] = take_on(C, A);
-  drop_on(b[0], A);
-  drop_on(b[2], A);
-  number_goes = gmlake_capture_end;
-  on_map = let_its_number_go;
-  hooked.set_access = access_fails;
-  create_result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  assert_error(gmlake_alloc(lake, 2 * C, A, &p), DRIVER);
-  hooked.set_access = mock->set_access;
-  create_result = GMLAKE_OK;
-  join_rival();
-  p = take_from(pool, C, B); /* new: the graph knows the two */
-  assert_ptr_not_equal(p, b[0]);
-  assert_ptr_not_equal(p, b[2]);
-  abandon();
-}
-
-/* What the growth gives back is the stream's; then it is forgotten, with an event behind that. */
-CASE(a_stream_is_forgotten_behind_a_growth_that_fails) {
-  gmlake_buffer *mine;
-  open_meddled(4);
-  (void)take_on(2 * C, B);
-  mine = open_buffer(4);
-  step(gmlake_buffer_resize(lake, mine, C, A));
-  number_goes = gmlake_forget_stream;
-  on_create = let_its_number_go;
-  assert_error(gmlake_buffer_resize(lake, mine, 4 * C, A), OUT_OF_DEVICE_MEMORY);
-  join_rival();
-  gmlake_mock_stream_destroy(mock, A);
-  step(gmlake_trim(lake, 0, NULL));
-  abandon();
 }
 
 #define COUNTERS 4

@@ -128,6 +128,10 @@ static const row meanwhile_rows[] = {
 
     /* ---- Buffers, and addresses ---- */
 
+    /* What the growth gives back is the stream's, and is behind the event that ends it. */
+    {"a_growth_fails_while_its_stream_waits_to_be_forgotten", TOGETHER,
+     "{granule:16 cap:4} +b=2@B N0:4 z0:1@A in:turn=1( z0:4@A!O ) fA kA T:0 released=1 reserved=3"},
+
     {"a_device_lost_in_a_borrowed_chunk_ends_the_growth", TOGETHER,
      "{granule:16 cap:8} N0:4 z0:2@A hA z0:0@A fail:stream-wait=1G z0:1@B!G host-waits=0"},
     /* The ladder reports the chunk that lacks, and the growth then all that it lacks. */
