@@ -2154,15 +2154,11 @@ typedef struct gmlk_index {
   unsigned shift;          /* 64 - log2(row_count) */
 } gmlk_index;
 
-/* A hash is the upper bits of what this returns. A product alone is not enough: values with a fixed
-   stride have products with a fixed stride, and some strides (Fibonacci numbers, with the usual
-   factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
-static inline uint64_t gmlk_mix(uint64_t value) {
-  return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
-}
-
-static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) {
-  return (size_t)(gmlk_mix(address / GMLK_GRAIN) >> index->shift);
+/* The upper bits of a product, 64 - shift of them. A product alone is not enough: values with a
+   fixed stride have products with a fixed stride, and some strides (Fibonacci numbers, with the
+   usual factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
+static inline uint64_t gmlk_hash(uint64_t value, unsigned shift) {
+  return ((value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u) >> shift;
 }
 
 /* A bit for each entry of the row with that address, whatever its lowest bits count. Empty entries
@@ -2176,7 +2172,7 @@ static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
 
 /* The number (row * GMLK_ROW + place in the row) of the address's entry, or GMLK_NO_ENTRY. */
 static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
-  size_t row = gmlk_index_home(index, address), left;
+  size_t row = gmlk_hash(address / GMLK_GRAIN, index->shift), left; /* its home row */
   if (!address || address % GMLK_GRAIN) return GMLK_NO_ENTRY;
   for (left = index->row_count; left; left--) {
     const gmlk_row *r = &index->rows[row];
@@ -2194,7 +2190,7 @@ static gmlk_block *gmlk_index_get(const gmlk_index *index, uint64_t address) {
 }
 
 static inline void gmlk_index_put(gmlk_index *index, uint64_t address, gmlk_block *block) {
-  size_t row = gmlk_index_home(index, address);
+  size_t row = gmlk_hash(address / GMLK_GRAIN, index->shift);
   for (;; row = (row + 1) & (index->row_count - 1)) {
     gmlk_row *r = &index->rows[row];
     unsigned empty = gmlk_row_find(r, 0);
@@ -2245,7 +2241,7 @@ static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
 static inline void gmlk_index_remove(gmlk_index *index, size_t entry) {
   gmlk_row *r = &index->rows[entry / GMLK_ROW];
   uint64_t *address = &r->address[entry % GMLK_ROW];
-  size_t row = gmlk_index_home(index, *address);
+  size_t row = gmlk_hash(*address / GMLK_GRAIN, index->shift);
   *address %= GMLK_GRAIN;
   r->block[entry % GMLK_ROW] = NULL;
   index->count--;
@@ -2266,7 +2262,7 @@ static inline void gmlk_index_remove(gmlk_index *index, size_t entry) {
 
 static uint64_t gmlk_tree_rank(const gmlk_block *b) {
   const gmlk_window *w = gmlk_as_window(b);
-  return gmlk_mix(w ? w->number : b->at);
+  return gmlk_hash(w ? w->number : b->at, 0);
 }
 
 /* Whether it comes before what has this address; of windows, this key and number. */
@@ -4898,18 +4894,12 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_window_set_idle(&a->windows, w, stream, epoch);
 }
 
-/* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
-static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
-                                unsigned *out_stream, uint64_t *out_epoch) {
+/* The stream of the tag that a block's memory gets when it is freed on this one, if a graph knows
+   it or it is borrowed. */
+static unsigned gmlk_tag_in_pool(const gmlake *l, const gmlk_block *b, unsigned stream) {
   const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  *out_stream = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
-  *out_epoch = s ? s->epoch : 0;
-  if (!(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT))) return;
-  if (b->flags & GMLAKE_TRANSIENT)
-    *out_stream = l->arenas[b->arena]->pool->loan.number;
-  else
-    *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_GRAPH_OWNED;
-  *out_epoch = GMLK_ENDLESS;
+  if (b->flags & GMLAKE_TRANSIENT) return l->arenas[b->arena]->pool->loan.number;
+  return s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_GRAPH_OWNED;
 }
 
 /* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
@@ -5024,7 +5014,12 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
         !gmlk_extra_add_use(l, b, own))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  gmlk_tag_for(l, b, stream, &tag, &epoch);
+  tag = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
+  epoch = stream ? l->streams.items[stream]->epoch : 0;
+  if (b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) {
+    tag = gmlk_tag_in_pool(l, b, stream);
+    epoch = GMLK_ENDLESS;
+  }
   bytes = b->grains * GMLK_GRAIN;
   extra = b->as.extra;
   is_shared = extra && extra->is_shared; /* [N5] */
@@ -8293,13 +8288,13 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
 
 /* Takes a granted block back, as if the user had freed it. */
 static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
-  unsigned tag;
-  uint64_t epoch;
+  const int is_pools = b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT);
+  const uint64_t epoch = r->stream ? l->streams.items[r->stream]->epoch : 0;
   l->stats.state_count[r->state - 1]--;
   l->stats.stitch_reuse_count -= (uint64_t)r->is_reuse;
   l->stats.split_count -= (uint64_t)r->is_split;
-  gmlk_tag_for(l, b, r->stream, &tag, &epoch);
-  gmlk_release_block(l, b, tag, epoch);
+  gmlk_release_block(l, b, is_pools ? gmlk_tag_in_pool(l, b, r->stream) : r->stream,
+                     is_pools ? GMLK_ENDLESS : epoch);
   if (r->stream) l->streams.items[r->stream]->is_dirty = GMLK_DIRTY;
 }
 
