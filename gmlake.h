@@ -2787,9 +2787,6 @@ typedef struct gmlk_arena {
 #define GMLK_SMALL_RESERVE_FROM 32u  /* slots that an arena has before, and that it may still get */
 #endif
 
-static uint32_t gmlk_slot_at(const gmlk_arena *a, uint32_t slot) { return slot << a->chunk_log; }
-static uint32_t gmlk_slot_of(const gmlk_arena *a, uint32_t at) { return at >> a->chunk_log; }
-
 /* The first slot that begins at this grain or behind it. */
 static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (uint32_t)(((uint64_t)at + a->chunk_grains - 1) >> a->chunk_log);
@@ -3204,9 +3201,9 @@ static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grai
 
 /* The block that holds the grain. It walks from the nearer end of the chunk. */
 static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
-  const uint32_t slot = gmlk_slot_of(a, at), half = a->chunk_grains >> 1;
+  const uint32_t slot = at >> a->chunk_log, half = a->chunk_grains >> 1;
   gmlk_block *b;
-  if (at + 1 < gmlk_slot_at(a, slot) + half) {
+  if (at + 1 < (slot << a->chunk_log) + half) {
     b = a->firsts[slot];
     while (b->at + b->grains <= at) b = b->next;
     return b;
@@ -3734,10 +3731,6 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
   return batch->result;
 }
 
-static void gmlk_peak(size_t *peak, size_t now) {
-  if (now > *peak) *peak = now;
-}
-
 /* Adds what an arena has of the driver. What did not go when it fell asleep is quarantined. */
 static void gmlk_held_add(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
@@ -3775,11 +3768,11 @@ static void gmlk_held_count(gmlake *l) {
   GMLK_FOR_ARENAS(l, a) {
     gmlk_held_add(a, s);
     a->backed_bytes = a->chunks.backed_count * a->chunk_bytes;
-    gmlk_peak(&a->backed_bytes_peak, a->backed_bytes);
+    a->backed_bytes_peak = gmlk_max(a->backed_bytes_peak, a->backed_bytes);
   }
   for (pool = l->released_pools; pool; pool = pool->next_released) gmlk_held_add(&pool->arena, s);
-  gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
-  gmlk_peak(&s->stitched_bytes_peak, s->stitched_bytes);
+  s->reserved_bytes_peak = gmlk_max(s->reserved_bytes_peak, s->reserved_bytes);
+  s->stitched_bytes_peak = gmlk_max(s->stitched_bytes_peak, s->stitched_bytes);
 }
 
 /* Ends a series of backend calls, and enters it into statistics and last error. Returns the series'
@@ -3936,7 +3929,7 @@ static uint32_t gmlk_supply_head(const gmlk_arena *a, const gmlk_supply *supply,
   uint32_t most = 0, i;
   for (i = 0; i < supply->head_count; i++)
     if (a->head_fragments[i].grains > most &&
-        !(tail_grains && a->head_fragments[i].slot == gmlk_slot_of(a, tail_at)))
+        !(tail_grains && a->head_fragments[i].slot == (tail_at >> a->chunk_log)))
       most = a->head_fragments[i].grains;
   return most;
 }
@@ -4024,7 +4017,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
   memset(supply, 0, sizeof(*supply));
   while (slot <= a->slot_count) {
     gmlk_block *b = a->firsts[slot];
-    uint32_t boundary = gmlk_slot_at(a, slot), end = b->at + b->grains;
+    uint32_t boundary = slot << a->chunk_log, end = b->at + b->grains;
     slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
     if (!gmlk_may_take(streams, requester, b)) {
       b = b->prev; /* a run that ends here and is shorter than a chunk meets no other boundary */
@@ -4033,7 +4026,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
     } else {
       while (gmlk_may_take(streams, requester, b->next)) b = b->next;
       end = b->at + b->grains;
-      slot = gmlk_slot_of(a, end) + 1;
+      slot = (end >> a->chunk_log) + 1;
     }
     while (gmlk_may_take(streams, requester, b->prev)) b = b->prev;
     gmlk_supply_add(a, supply, b->at, end, grains, align);
@@ -4063,7 +4056,7 @@ static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_suppl
   const uint32_t chunk = a->chunk_grains;
   uint32_t run;
   for (run = 0; run < supply->run_count && *left; run++) {
-    const uint32_t at = gmlk_slot_at(a, a->runs[run].slot);
+    const uint32_t at = a->runs[run].slot << a->chunk_log;
     const uint32_t count = a->runs[run].count;
     const uint32_t whole = *left / chunk < count ? *left / chunk : count;
     if (whole) gmlk_plan_add(a, plan, at, whole * chunk, 1);
@@ -4082,7 +4075,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
     const gmlk_head_fragment *fragment = &a->head_fragments[i];
     if (fragment->slot == not_slot || fragment->grains < left) continue;
     if (best_grains && fragment->grains >= best_grains) continue;
-    best = gmlk_slot_at(a, fragment->slot);
+    best = fragment->slot << a->chunk_log;
     best_grains = fragment->grains;
   }
   return best;
@@ -4109,7 +4102,7 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
   if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
   if (supply.tail_grains) {
     gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains, 1);
-    not_slot = gmlk_slot_of(a, supply.tail_at);
+    not_slot = supply.tail_at >> a->chunk_log;
     left -= supply.tail_grains;
   }
   plan->chunk_count += missing >> a->chunk_log;
@@ -4961,7 +4954,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
   l->return_count += (size_t)extra->is_shared;
   l->stats.pending_bytes += b->grains * GMLK_GRAIN;
-  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  l->stats.pending_bytes_peak = gmlk_max(l->stats.pending_bytes_peak, l->stats.pending_bytes);
   for (i = 0; i < extra->used_count; i++) {
     gmlk_used *use = &extra->used[i];
     gmlk_stream *s = l->streams.items[use->stream];
@@ -5380,7 +5373,7 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
 
 /* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
-  uint32_t grains = gmlk_slot_at(a, count - a->slot_count);
+  uint32_t grains = (count - a->slot_count) << a->chunk_log;
   gmlk_block *b;
   if (count <= a->slot_count) return;
   b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
@@ -5392,7 +5385,7 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
 
 /* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
-  uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
+  uint32_t at = slot << a->chunk_log, grains = count << a->chunk_log;
   gmlk_block *b = gmlk_locate(a, at);
   gmlk_unlink_free(a, b);
   if (b->at < at) {
@@ -5417,7 +5410,7 @@ static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
   if (a->tail.prev->state != GMLK_UNBACKED) return;
   gmlk_unlink_free(a, a->tail.prev);
   gmlk_tiling_shrink(a->records, &a->tail);
-  a->slot_count = gmlk_slot_of(a, a->tail.at);
+  a->slot_count = a->tail.at >> a->chunk_log;
   a->firsts[a->slot_count] = &a->tail;
 }
 
@@ -5995,15 +5988,16 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 /* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
    epoch stays open, and a later fence will cover it; only where the driver says that the stream is
    gone, there will be none: DRIVER, and batch->has_lost is set. CAPTURING: a capture forbids it,
-   even one that the lake was not told of. */
-static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
+   even one that the lake was not told of; or [F8], where the call does not name the stream. */
+static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream,
+                                       int is_named) {
   gmlk_stream *s = streams->items[stream];
   gmlk_fence fence;
   gmlake_result result = GMLAKE_OK;
   void *event;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
-  if (s->capture) return GMLAKE_ERROR_CAPTURING;
-  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [F3] */
+  if (!is_named && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;        /* [F8] */
+  if (s->capture || (!s->value && streams->capture_count)) return GMLAKE_ERROR_CAPTURING; /* [F3] */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, batch, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   if (streams->event_count)
@@ -6032,13 +6026,6 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
   s->freed_bytes = 0;
   s->is_dirty = 0;
   return GMLAKE_OK;
-}
-
-/* The same for a call that does not name the stream. CAPTURING also where [F8] forbids it. */
-static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
-  const gmlk_stream *s = streams->items[stream];
-  if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
-  return gmlk_stream_fence(streams, batch, stream);
 }
 
 /* Ends a wait for a fence that was taken off. If it is not complete, it is put back in its place
@@ -6145,7 +6132,7 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   if (l->lost || s->is_forgotten) return;
   if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
     how = GMLK_LIGHTLY;
-  if (!gmlk_batch_begin(l, &batch, how)) (void)gmlk_stream_fence(&l->streams, &batch, stream);
+  if (!gmlk_batch_begin(l, &batch, how)) (void)gmlk_stream_fence(&l->streams, &batch, stream, 1);
   (void)gmlk_batch_end(l, &batch);
 }
 
@@ -6315,7 +6302,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
     return GMLAKE_OK;
   if (!gmlk_batch_begin(l, &batch, 0)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
-      if (close) (void)gmlk_stream_close(&l->streams, &batch, i);
+      if (close) (void)gmlk_stream_fence(&l->streams, &batch, i, 0);
       gmlk_stream_poll(&l->streams, &batch, i);
     }
   }
@@ -6491,7 +6478,7 @@ static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned w
   gmlake_result result;
   if (!gmlk_has_to_wait_for(l, waiter, stream, epoch)) return GMLAKE_OK;
   if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
+  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_fence(streams, batch, stream, 0);
   fence = gmlk_stream_covering(s, epoch);
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
@@ -6566,7 +6553,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
   for (i = 0; i < count && s && !result; i++)
     result = gmlk_wait_for_pending(l, &batch, requester.stream, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
-    result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
+    result = gmlk_stream_fence(&l->streams, &batch, requester.stream, 1);
   for (i = 0; i < count && !result; i++)
     pieces[i].block =
         gmlk_reserve_range(a, gmlk_locate(a, pieces[i].at), pieces[i].at, pieces[i].grains);
@@ -6613,7 +6600,7 @@ static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester reque
 /* Whether the requester may have all of the chunk in a slot. */
 static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot,
                            gmlk_requester requester) {
-  return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], gmlk_slot_at(a, slot + 1));
+  return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], (slot + 1) << a->chunk_log);
 }
 
 /* The number of chunks, and of pages, for so many bytes of a buffer. */
@@ -6696,9 +6683,9 @@ static void gmlk_buffer_figure(gmlake *l, const gmlake_buffer *b, int by) {
   l->stats.buffer_bytes += bytes;
   l->stats.active_bytes += bytes;
   l->stats.requested_bytes += gmlk_buffer_asked(b) * (size_t)by;
-  gmlk_peak(&l->stats.buffer_bytes_peak, l->stats.buffer_bytes);
-  gmlk_peak(&l->stats.active_bytes_peak, l->stats.active_bytes);
-  gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
+  l->stats.buffer_bytes_peak = gmlk_max(l->stats.buffer_bytes_peak, l->stats.buffer_bytes);
+  l->stats.active_bytes_peak = gmlk_max(l->stats.active_bytes_peak, l->stats.active_bytes);
+  l->stats.requested_bytes_peak = gmlk_max(l->stats.requested_bytes_peak, l->stats.requested_bytes);
 }
 
 /* Gives a chunk, whose blocks are reserved or owned, to a page. */
@@ -6774,11 +6761,11 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
   gmlk_slots list;
   for (; b && (tries++ < GMLK_GAP_TRIES || !best);
        b = gmlk_tree_from(a->gaps, b->at + b->grains, 0)) {
-    uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
+    uint32_t before, after, need, first = b->at >> a->chunk_log;
     gmlk_open_beside(l, a, b, by, align, &before, &after);
     need = gmlk_chunks_missing(a, grains, before);
-    if (need > gmlk_slot_of(a, b->grains)) {
-      need = gmlk_slot_of(a, b->grains); /* fills the gap, so the run behind it counts too */
+    if (need > (b->grains >> a->chunk_log)) {
+      need = b->grains >> a->chunk_log; /* fills the gap, so the run behind it counts too */
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
     if (best && (need > best || (need == best && slot < first))) continue;
@@ -6797,7 +6784,7 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   gmlk_slots list = gmlk_slots_in(a->scratch);
   uint32_t slot;
   for (; b && list.count < count; b = gmlk_tree_from(a->gaps, b->at + b->grains, 0))
-    for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, b->at + b->grains); slot++)
+    for (slot = b->at >> a->chunk_log; slot < ((b->at + b->grains) >> a->chunk_log); slot++)
       if (list.count < count) gmlk_slots_add(&list, slot);
   for (slot = a->slot_count; slot < a->area.limit && list.count < count; slot++)
     gmlk_slots_add(&list, slot);
@@ -7058,7 +7045,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
 static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
   for (i = 0; i < slots->count; i++)
-    (void)gmlk_reserve_range(a, a->firsts[slots->items[i]], gmlk_slot_at(a, slots->items[i]),
+    (void)gmlk_reserve_range(a, a->firsts[slots->items[i]], slots->items[i] << a->chunk_log,
                              a->chunk_grains);
 }
 
@@ -7129,8 +7116,8 @@ static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   uint32_t slot;
   pieces = gmlk_pieces_of(b, &whole, &count);
   for (i = 0; i < count; i++)
-    for (slot = gmlk_slot_of(a, pieces[i].at);
-         slot < gmlk_slot_of(a, pieces[i].at + pieces[i].grains); slot++)
+    for (slot = pieces[i].at >> a->chunk_log;
+         slot < ((pieces[i].at + pieces[i].grains) >> a->chunk_log); slot++)
       gmlk_slots_add(&slots, slot);
   return slots;
 }
@@ -7330,7 +7317,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   const unsigned stream = r->requester.stream;
   const size_t device = l->device.device_bytes;
   const size_t most =
-      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, a->chunk_grains / 2);
+      gmlk_min((a->slot_count << a->chunk_log) / GMLK_SMALL_RESERVE_PART, a->chunk_grains / 2);
   gmlk_headroom headroom = {0, 0, 0};
   uint32_t at = 0, hole = 0;
   int begins = !gmlk_small_reserve_hold(a, stream, r->grains);
@@ -7521,7 +7508,7 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
     total += plan->pieces[i].bytes;
     piece = gmlk_piece_of(a, &plan->pieces[i]);
     left = gmlk_piece_chunks(a, &piece);
-    for (slot = gmlk_slot_of(a, piece.at); left--; slot++) {
+    for (slot = piece.at >> a->chunk_log; left--; slot++) {
       if (a->chunks.items[slot].is_marked) wrong = "two pieces of a window share a chunk";
       a->chunks.items[slot].is_marked = 1;
     }
@@ -7788,16 +7775,17 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
   for (;; b = b->next) {
     uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, until;
     while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
-    last = gmlk_slot_of(a, end);
+    end =
+        b == &a->tail ? ((uint32_t)gmlk_max(a->area.limit, a->slot_count)) << a->chunk_log : b->at;
+    last = end >> a->chunk_log;
     gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
     do {
       behind = gmlk_gap_edge(a, gap, last, 1);
       next = gmlk_gap_edge(a, behind, last, 0);
-      until = next < last ? gmlk_slot_at(a, next) : end;
-      if (behind - gap > chunks) until = gmlk_slot_at(a, gap + (uint32_t)chunks);
+      until = next < last ? next << a->chunk_log : end;
+      if (behind - gap > chunks) until = (gap + (uint32_t)chunks) << a->chunk_log;
       if (at < until) most = gmlk_max(most, until - at);
-      at = gmlk_slot_at(a, behind);
+      at = behind << a->chunk_log;
       gap = next;
     } while (gap < last);
     if (b == &a->tail) break;
@@ -7934,7 +7922,7 @@ static gmlake_result gmlk_dry_run_growth(gmlake *l, gmlk_request *r, gmlk_reques
   if (requester.may_wait == GMLAKE_DEVICE_WAIT && r->shortfall &&
       r->piece_count) { /* another chunk than the last may be used in part */
     gmlk_piece *last = &a->pieces[r->piece_count - 1];
-    const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
+    const uint32_t end = gmlk_slot_from(a, last->at + last->grains) << a->chunk_log;
     *last = gmlk_piece_with(last->at, end - last->at);
     wait = gmlk_pieces_wait(l, a, requester, a->pieces, r->piece_count);
   }
@@ -8454,7 +8442,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   gmlk_captures_end(l, stream);
   s->is_dirty = GMLK_DIRTY; /* so that the event covers its uses of live blocks, too */
   result = gmlk_batch_begin(l, &batch, 0);
-  if (!result) result = gmlk_stream_fence(&l->streams, &batch, stream);
+  if (!result) result = gmlk_stream_fence(&l->streams, &batch, stream, 1);
   if (gmlk_batch_end(l, &batch)) return batch.result;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_forget_stream",
@@ -8545,7 +8533,7 @@ static int gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, ui
                            uint32_t grains) {
   const uint64_t piece = a->host_copies.piece_bytes;
   while (grains) {
-    const uint32_t chunk = gmlk_slot_at(a, gmlk_slot_of(a, at) + 1) - at;
+    const uint32_t chunk = (((at >> a->chunk_log) + 1) << a->chunk_log) - at;
     gmlk_copy copy;
     if (!gmlk_host_grow(a->host, &a->copies.items, &a->copies.capacity, a->copies.count,
                         sizeof(copy)))
@@ -8581,7 +8569,7 @@ static int gmlk_copies_list(gmlk_arena *a) {
     for (i = 0; i < buffer->page_count && is_listed; i++)
       if (gmlk_is_committed(buffer, i))
         is_listed = gmlk_copies_add(a, &offset, buffer->pages[i].address,
-                                    gmlk_slot_at(a, buffer->pages[i].slot), a->chunk_grains);
+                                    buffer->pages[i].slot << a->chunk_log, a->chunk_grains);
   for (; b != &a->tail && !a->is_bare && is_listed; b = end) {
     for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
     if (gmlk_is_kept(b))
@@ -8741,10 +8729,10 @@ static unsigned gmlk_pool_number(gmlake *l, gmlake_pool *pool, gmlake_stream val
 static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t epoch) {
   uint32_t slot, at, stop;
   for (slot = 0; slot < a->slot_count; slot++) {
-    const uint32_t end = gmlk_slot_at(a, slot + 1);
+    const uint32_t end = (slot + 1) << a->chunk_log;
     gmlk_block *b = a->firsts[slot], *first;
     if (a->chunks.items[slot].is_known) continue;
-    for (at = gmlk_slot_at(a, slot); at < end; at = stop) { /* a run of free blocks, or one other */
+    for (at = slot << a->chunk_log; at < end; at = stop) { /* a run of free blocks, or one other */
       const int is_free = b->state == GMLK_FREE;
       for (first = b, b = b->next; is_free && b->at < end && b->state == GMLK_FREE;) b = b->next;
       stop = (uint32_t)gmlk_min(b->at, end);
@@ -9353,8 +9341,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
         !gmlk_slot_suits(l, a, page->slot, requester) || /* two may map one chunk */
         !gmlk_records_reserve(&l->records, &l->host, 2))
       break;
-    (void)gmlk_reserve_range(a, a->firsts[page->slot], gmlk_slot_at(a, page->slot),
-                             a->chunk_grains);
+    (void)gmlk_reserve_range(a, a->firsts[page->slot], page->slot << a->chunk_log, a->chunk_grains);
   }
   is_all = i == to;
   while (i-- > from) {
@@ -9390,7 +9377,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     gmlk_block *b = gmlk_locate(a, at);
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
-    if (a->chunks.items[gmlk_slot_of(a, at)].map_count) continue; /* a page may map it */
+    if (a->chunks.items[at >> a->chunk_log].map_count) continue; /* a page may map it */
     return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0);
   }
   return NULL;
@@ -9425,7 +9412,7 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
 
 /* Takes the chunk in a slot for a requester, whose stream may have to wait on the device. */
 static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, uint32_t slot) {
-  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(a, slot), a->chunk_grains);
+  gmlk_piece piece = gmlk_piece_with(slot << a->chunk_log, a->chunk_grains);
   if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_reserve(&l->records, &l->host, 2) ||
       gmlk_pieces_borrow(l, a, requester, &piece, 1))
     return 0;
@@ -9484,7 +9471,7 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   if (!result) result = gmlk_page_find(l, r, &found);
   if (result) return result;
   gmlk_page_commit(a, found);
-  page->slot = gmlk_slot_of(a, found->at);
+  page->slot = found->at >> a->chunk_log;
   return GMLAKE_OK;
 }
 
@@ -9504,8 +9491,8 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   for (block = a->head.next; block != &a->tail; block = end) {
     uint32_t slot = gmlk_slot_from(a, block->at);
     for (end = block->next; block->state == GMLK_FREE && end->state == GMLK_FREE;) end = end->next;
-    if (block->state == GMLK_FREE && gmlk_slot_of(a, end->at) > slot)
-      count += gmlk_slot_of(a, end->at) - slot;
+    if (block->state == GMLK_FREE && (end->at >> a->chunk_log) > slot)
+      count += (end->at >> a->chunk_log) - slot;
   }
   if (chunks <= count) return GMLAKE_OK;
   if (other->free_grains < other->chunk_grains) other = &l->home;
@@ -9905,7 +9892,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   r.number = ++l->request_count;
   r.reason = "another process's memory was mapped";
   gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
-  r.grains = gmlk_slot_at(a, count);
+  r.grains = count << a->chunk_log;
   r.driver_ns = batch.ns;
   r.flags |= GMLAKE_EXCLUSIVE;
   b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), r.grains, GMLK_S4);
@@ -10135,7 +10122,7 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
         !gmlk_slot_suits(l, a, slot, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT)) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
-    first = gmlk_reserve_range(a, a->firsts[slot], gmlk_slot_at(a, slot), grains);
+    first = gmlk_reserve_range(a, a->firsts[slot], slot << a->chunk_log, grains);
     gmlk_chunk_end_sleep(&a->chunks, slot);
     a->chunks.items[slot].is_known = 0;
     gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
@@ -10592,10 +10579,10 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
   const uint32_t end = at + grains;
   gmlake_chunk_info part;
   for (; at < end; at += (uint32_t)(part.bytes / GMLK_GRAIN), list->address += part.bytes) {
-    const uint32_t first = gmlk_slot_of(a, at), behind = gmlk_slot_at(a, first + 1);
+    const uint32_t first = at >> a->chunk_log, behind = (first + 1) << a->chunk_log;
     part.handle = a->chunks.items[first].handle;
     part.address = list->address;
-    part.offset_bytes = (at - gmlk_slot_at(a, first)) * GMLK_GRAIN;
+    part.offset_bytes = (at - (first << a->chunk_log)) * GMLK_GRAIN;
     part.bytes = ((end < behind ? end : behind) - at) * GMLK_GRAIN;
     if (list->count < list->capacity) list->out[list->count] = part;
     list->count++;
@@ -10619,7 +10606,7 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_i
   for (i = 0; buffer && i < buffer->page_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
     list.address = buffer->pages[i].address;
-    gmlk_list_chunks(&list, a, gmlk_slot_at(a, buffer->pages[i].slot), a->chunk_grains);
+    gmlk_list_chunks(&list, a, buffer->pages[i].slot << a->chunk_log, a->chunk_grains);
   }
   if (!buffer) pieces = gmlk_pieces_of(b, &whole, &count);
   if (!buffer) list.address = gmlk_address_of(a, b);
@@ -14328,7 +14315,7 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
     grains += s->grains;
   }
   end = w->pieces->at + w->pieces->grains - 1;
-  gmlk_expect(c, i == 1 || gmlk_slot_of(a, end) != gmlk_slot_of(a, w->pieces[i - 1].at),
+  gmlk_expect(c, i == 1 || (end >> a->chunk_log) != (w->pieces[i - 1].at >> a->chunk_log),
               "W2: ends share a chunk");
   gmlk_expect(c, grains == w->self.grains && (!w->number || grains >= a->windows.grains_min),
               "W3, W8: a window's size is wrong");
@@ -14468,7 +14455,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     c->pieces++;
     return;
   case GMLK_COMMITTED:
-    c->owned -= gmlk_slot_of(a, b->at) + 1;
+    c->owned -= (b->at >> a->chunk_log) + 1;
     gmlk_check_extra(c, b);
     return;
   case GMLK_RESERVED:
@@ -14513,7 +14500,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
 
 /* What an arena has, and what finds it there. */
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
-  const uint32_t end = gmlk_slot_at(a, a->slot_count);
+  const uint32_t end = a->slot_count << a->chunk_log;
   const gmlk_block *b;
   const gmlake_buffer *buffer;
   const gmlk_window *w;
