@@ -3523,7 +3523,7 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
 static gmlake_result gmlk_refresh(gmlake *l, int close);
 static gmlake_result gmlk_look(gmlake *l);
-static void gmlk_fence_now(gmlake *l, unsigned stream);
+static void gmlk_fence_now(gmlake *l, unsigned stream, int is_named);
 static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                         gmlk_piece *pieces, uint32_t count);
 
@@ -4980,7 +4980,7 @@ static inline void gmlk_note_freed(gmlake *l, const gmlk_arena *a, unsigned stre
       (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
        s->freed_bytes >= a->chunk_bytes &&
        s->freed_bytes >= l->stats.reserved_bytes / GMLK_FENCE_SHARE))
-    gmlk_fence_now(l, stream);
+    gmlk_fence_now(l, stream, 1);
 }
 
 /* Frees the block at an address. */
@@ -5027,11 +5027,8 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   l->stats.requested_bytes -= bytes - b->its.slack;
   if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
-    for (i = 0; i < extra->used_count; i++) { /* one that may have ended is left open [F8] */
-      const unsigned used = extra->used[i].stream;
-      if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
-        gmlk_fence_now(l, used);
-    }
+    for (i = 0; i < extra->used_count; i++)
+      gmlk_fence_now(l, extra->used[i].stream, extra->used[i].stream == stream);
   } else {
     gmlk_release_block(l, b, tag, epoch);
     if (extra) gmlk_extra_free(l, extra);
@@ -5847,11 +5844,12 @@ static int gmlk_stream_is_named(const gmlk_stream *s) {
 
 /* The stream's number; 0: the lake has not seen it. */
 static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
+  const gmlake_stream canonical = gmlk_stream_canonical(value);
   size_t i;
   if (streams->last && streams->last_value == value) return streams->last;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
-    if (!gmlk_stream_is_named(s) || s->value != value) continue;
+    if (!gmlk_stream_is_named(s) || s->value != canonical) continue;
     if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* its id is asked for each time */
     streams->last_value = value;
     return streams->last = (unsigned)i;
@@ -6123,27 +6121,26 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
 
 /* ---- events for a lake's streams; which stream a value means ---- */
 
-/* Closes a stream's open epoch with an event, at the end of a free. An error is left in the lake's
-   last error; the epoch then stays open. */
-static void gmlk_fence_now(gmlake *l, unsigned stream) {
+/* Closes a stream's open epoch with an event, at the end of a free; [F8] one that may have ended is
+   left open, unless the call names it. An error is left in the lake's last error; the epoch then
+   stays open. */
+static void gmlk_fence_now(gmlake *l, unsigned stream, int is_named) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_batch batch;
   unsigned how = 0;
   if (l->lost || s->is_forgotten) return;
   if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
     how = GMLK_LIGHTLY;
-  if (!gmlk_batch_begin(l, &batch, how)) (void)gmlk_stream_fence(&l->streams, &batch, stream, 1);
+  if (!gmlk_batch_begin(l, &batch, how))
+    (void)gmlk_stream_fence(&l->streams, &batch, stream, is_named);
   (void)gmlk_batch_end(l, &batch);
 }
 
-/* Closes the open epochs of all streams on which a call may record that does not name them [F8], if
-   somebody else asks for memory. */
+/* Closes the open epochs of all streams, if somebody else asks for memory. */
 static void gmlk_fence_all(gmlake *l) {
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (l->streams.live_count + l->streams.has_none >= 2 &&
-        !gmlk_stream_may_end(&l->streams, l->streams.items[i]))
-      gmlk_fence_now(l, i);
+    if (l->streams.live_count + l->streams.has_none >= 2) gmlk_fence_now(l, i, 0);
 }
 
 /* Gives a new stream a number; 0: no host memory, or too many streams. Where no number is idle and
@@ -6179,7 +6176,7 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   result = l->driver.backend->stream_id(l->driver.backend->user, value, out_id, &code);
   if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
   if (s && !result && s->id == *out_id) {
-    if (s->is_dirty) gmlk_fence_now(l, stream);
+    if (s->is_dirty) gmlk_fence_now(l, stream, 1);
     return stream;
   }
   if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
@@ -6246,13 +6243,11 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
 
 /* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
 static unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
-  gmlk_streams *streams = &l->streams;
-  const gmlake_stream canonical = gmlk_stream_canonical(value);
-  unsigned stream = gmlk_stream_find(streams, canonical);
+  unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
-  if (streams->last && stream == streams->last) streams->last_value = value;
-  if (streams->may_end) stream = gmlk_stream_identify(l, canonical, stream, &id);
-  return stream ? stream : gmlk_stream_enter(l, canonical, id);
+  value = gmlk_stream_canonical(value);
+  if (l->streams.may_end) stream = gmlk_stream_identify(l, value, stream, &id);
+  return stream ? stream : gmlk_stream_enter(l, value, id);
 }
 
 /* ---- asking ---- */
@@ -8429,7 +8424,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
 }
 
 static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
+  unsigned stream = gmlk_stream_find(&l->streams, value);
   gmlk_stream *s;
   gmlake_result result;
   gmlk_batch batch;
@@ -8766,7 +8761,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   (void)gmlk_loan_use(l, &pool->loan, stream); /* there is room */
   s->is_dirty = GMLK_DIRTY;                    /* the graphs' work is before this point */
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
+  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream, 1);
   pool->loan.number = number;
   l->loan_count++;
   gmlk_arena_retag(&pool->arena, GMLK_GRAPH_OWNED, number);
@@ -8846,7 +8841,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   pool->loan.count = 0;
   (void)gmlk_loan_use(l, &pool->loan, stream); /* it is behind them all. There is room: lend's */
   l->loan_count--;
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
+  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream, 1);
   return l->lost;
 }
 
@@ -9238,8 +9233,8 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
     if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s->is_dirty = GMLK_DIRTY;
   }
-  gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
-  if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
+  gmlk_fence_now(l, stream, 1);             /* for the capture, what it freed is another stream's */
+  if (legacy) gmlk_fence_now(l, legacy, 1); /* during captures no event may be recorded on it */
   if (l->lost) return l->lost;
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, "gmlake_capture_begin");
   capture = gmlk_pool_number(l, pool, value, stream);
@@ -9322,7 +9317,7 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
     change->chunks[i - change->from] = b->pages[i].slot;
   b->bytes = change->end;
   gmlk_buffer_figure(l, b, 1);
-  if (stream && b->count < before) gmlk_fence_now(l, stream);
+  if (stream && b->count < before) gmlk_fence_now(l, stream, 1);
 }
 
 /* Takes the chunks that the change's pages map, if they are wanted and the stream may have all. */
@@ -13949,7 +13944,7 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
   gmlake_result result = gmlk_need_stream(l, "gmlake_capture_end", stream, 0);
   if (!result) result = gmlk_enter_driver(l, NULL);
   if (result) return result;
-  number = gmlk_stream_find(&l->streams, gmlk_stream_canonical(stream));
+  number = gmlk_stream_find(&l->streams, stream);
   s = number ? l->streams.items[number] : NULL;
   if (s && s->has_ended) {
     s->has_ended = 0;
