@@ -146,7 +146,9 @@ class Tree:
         self.root = os.path.abspath(directory)
         self.programs = programs()
         shutil.rmtree(self.root, ignore_errors=True)
-        shutil.copytree(".", self.root, ignore=shutil.ignore_patterns(".git", "build*"))
+        known, own = shutil.ignore_patterns(".git", "build*"), os.path.dirname(self.root)
+        shutil.copytree(".", self.root, ignore=lambda where, names: known(where, names) | {
+            name for name in names if os.path.abspath(os.path.join(where, name)) == own})
         self.original = {}  # header: its object
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("MAKE", "MFLAGS"))}
