@@ -108,6 +108,10 @@ static const row question_rows[] = {
      "{granule:16 cap:8} +a=6@A +b=512b@B hA -a@A q=1@B foretold foretold-wait=0 foretold-new=1 "
      "+c=1@B q=3@B foretold foretold-wait=1 foretold-new=0 +e=3@B waits=1 q=2@n foretold "
      "foretold-wait=2 foretold-new=0 +g=2@n host-waits=1"},
+    /* It has just the size. */
+    {"a_range_that_the_host_waits_for_is_foretold", TOGETHER,
+     "{granule:16 cap:3} +a=2@A +b=512b@B hA -a@A q=2@n/s foretold foretold-wait=2 foretold-new=0 "
+     "+c=2@n/s host-waits=1"},
     /* A free chunk is clean, but a buffer that had it before still maps it for work that is not
        done: it is not returned before the host has waited. */
     {"a_chunk_that_a_buffer_may_still_use_is_not_counted_on", TOGETHER,

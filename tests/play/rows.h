@@ -364,6 +364,9 @@ static const row rows[] = {
     {"the_drivers_lack_of_addresses_is_told", TOGETHER,
      "{granule:16 cap:128} P0 fail:reserve=1O* +*=100/0!O "
      "says:the_driver_has_no_addresses_for_more warnings-told=1 +*=100/0!O warnings-told=1"},
+    {"a_limit_is_told", TOGETHER,
+     "{granule:16 cap:16 limit:4} +*=5!L "
+     "says:limit_bytes_or_driver_free_bytes_min_forbids_to_create_more"},
     {"the_devices_lack_of_room_is_told", TOGETHER,
      "{granule:16 cap:4} +*=8!O says:the_device_has_no_room_for_more"},
     {"odd_address_space_is_rounded_down", TOGETHER,
@@ -1232,7 +1235,7 @@ static const row rows[] = {
     {"what_is_reserved_serves", TOGETHER,
      "{granule:16 cap:16} Y:11-5b reserved=11 chunks=11 mark +a=11 pieces:a=1 calls=0"},
     {"what_is_there_is_not_created_again", TOGETHER,
-     "{granule:16 cap:16} +a=3 Y:8 Y:8 Y:2 Y:0 reserved=8"},
+     "{granule:16 cap:16} +a=3 Y:8 mark Y:8 all-calls=0 Y:2 Y:0 reserved=8"},
     {"trim_returns_what_was_reserved_and_is_not_used", TOGETHER,
      "{granule:16 cap:32} Y:24 +a=512b T:0 released=23"},
     {"no_more_is_reserved_than_there_is", TOGETHER,
