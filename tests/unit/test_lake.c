@@ -81,8 +81,9 @@ CASE(get_desc_tells_the_defaults) {
   finish();
 }
 
-/* Chunks are device memory / 8192, down to a power of two, 2 to 32 MiB, but 2 where it is the host's,
-   and a granule at least. The rest is in multiples of the device, as far as a size_t goes. */
+/* Chunks are device memory / 8192, down to a power of two, 2 to 32 MiB, but 2 where it is the
+   host's, and a granule at least. The rest is in multiples of the device, as far as a size_t
+   goes. */
 CASE(defaults_follow_the_device) {
   const size_t mib = K * K, gib = K * mib;
   const struct {
