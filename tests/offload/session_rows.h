@@ -552,8 +552,10 @@ static const row fault_rows[] = {
     /* Nor without it to see what there is room for. */
     {"keeping_by_room_without_host_memory",
      "{told limit:60} [3 >w#=4/106 ] [3 " REGIONS_3 "] [2 " REGIONS_OF("3", "3", "6", "", "200", "")
-         REGIONS_3 "] faults " REGIONS_OF("3", "5", "10", "", "200", "") "faults " REGIONS_OF(
-             "3", "2", "4", "", "200", "") "kept>0 " REGIONS_3},
+         REGIONS_3
+     "] " REGIONS_OF("3", "5", "10", "", "200", "") "faults " REGIONS_OF(
+         "3", "2", "4", "", "200", "") "faults [2 " REGIONS_3 REGIONS_OF("3", "2", "4", "", "200",
+                                                                         "") "] kept>0 " REGIONS_3},
     {"asking_what_is_planned",
      "{limit:13} [4 >w#=4/1 ] [4 mark [4 w#>w#/2 ] sync ] faults view faults [4 w#>w#/2 ]"},
 };
