@@ -40,6 +40,7 @@
   "/205 -h~,y~+1 ] -x0 [" layers " d#>w#/206 -d# ] sync "
 #define REGIONS_8 REGIONS_OF("8", "4", "8", "", "200", "")
 #define REGIONS_8_LARGER REGIONS_OF("8", "6", "12", "", "200", "")
+#define SMALLER_8 REGIONS_OF("8", "3", "6", "", "200", "")
 #define REGIONS_8_ODD REGIONS_OF("8", "4", "8", "", "208", "")
 #define REGIONS_3 REGIONS_OF("3", "4", "8", "", "200", "")
 #define WEIGHTS_8 "[8 >w#=4/106 ] "
@@ -435,6 +436,11 @@ static const row session_rows[] = {
      "] [9 " REGIONS_OF("8", "(3|3|1|3)", "(6|6|2|6)", "", "200", "") REGIONS_8
      "] note [2 " REGIONS_OF("8", "(3|3|1|3)", "(6|6|2|6)", "", "200",
                              "") "kept=(4|6|7|7) " REGIONS_8 "kept=(2|4|4|6) ] +outs=0 +drifts=0"},
+    /* Where tensors had to leave, as others need room, fewer are kept until that is long ago. */
+    {"regions_kept_by_room_leave_room",
+     "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8 "] " SMALLER_8
+     "kept=6 room:(24|32) " REGIONS_8 SMALLER_8 "kept<=(4|3) [40 " SMALLER_8 REGIONS_8
+     "] " SMALLER_8 "kept=6"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
        became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
