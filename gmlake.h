@@ -1083,7 +1083,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    policy. If the lake has no free range that fits, it asks the driver what has completed, and how
    much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
    a forecast: it may be wrong for a lake that is very short of memory or of addresses for windows,
-   and while exported or imported memory that was freed is pending. A host wait that it foretells
+   and while exported or imported memory that was freed is pending. A host wait that it predicts
    while a stream is being captured may not be enough: what is freed on that stream joins what was
    freed there before, and such memory can be waited for only after the capture.
    Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
