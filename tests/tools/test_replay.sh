@@ -573,9 +573,6 @@ refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched
 refuses 'the policy worst_fit has the settings chunk_mib, not: x=1' --policy $worst_fit --set x=1
 refuses "--allocator takes lake|bfc|native|expandable, not 'torch'" --allocator torch
 refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x'" --stream-lag-us 1x
-refuses "--cross-stream takes wait|grow, not 'both'" --cross-stream both
-refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
-refuses "--chunk-mib takes a power of two from 2 to 1024, not '2048'" --chunk-mib 2048
 refuses "--costs takes alone|replayed|busy, not 'dear'" --costs dear
 refuses "--limit-mib takes a whole number from 1 to 1048576, not '0'" --limit-mib 0
 refuses 'the value does not fit (limit_reading is what it limits: request, exact, block, whole' \
@@ -599,6 +596,7 @@ refuses '--decisions works only with --allocator lake, not with: bfc' --allocato
 refuses '--report works only with --allocator lake, not with: bfc' --allocator bfc --report
 refuses '--report works only without --json' --json --report
 refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
+refuses '--series needs --allocator and one trace' --series x.csv
 fails 'decisions that cannot be opened' 1 "$dir/none/x: No such file or directory" --decisions \
   "$dir/none/x" "$dir/policy.gmtrace"
 fails 'unwritable decisions' 1 '/dev/full: cannot be written' --decisions /dev/full \
@@ -630,14 +628,5 @@ done
 sh bench/random_trace.sh 2 300 >"$dir/random2.gmtrace"
 ok 'random trace: seeds differ' [ "$(cksum <"$dir/random.gmtrace")" != "$(cksum <"$dir/random2.gmtrace")" ]
 ok 'random trace: no seed' [ "$(sh bench/random_trace.sh 2>/dev/null || echo $?)" = 2 ]
-
-for arguments in '--allocator' '--allocator torch' '--stream-lag-us -1' \
-  '--stream-lag-us 1x' '--stream-lag-us 99999999999999999999' '--cross-stream both' \
-  '--chunk-mib 3' '--chunk-mib 0' '--limit-mib 0' '--costs dear' '--limit-mib 1x' '--series x.csv'; do
-  # shellcheck disable=SC2086
-  ok "refused: $arguments" run 2 $arguments "$dir/small.gmtrace"
-  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
-done
-ok 'unwritable series' run 1 --allocator bfc --series "$dir/none/x" "$dir/small.gmtrace"
 
 report
