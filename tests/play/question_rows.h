@@ -153,6 +153,9 @@ static const row question_rows[] = {
     /* What was answered before stays. */
     {"a_driver_that_does_not_answer_is_an_error", TOGETHER,
      "{granule:16 cap:8} q=1 fail:info=1R q=2!R foretold-new=1 host:1 q=2@A!H foretold-new=1"},
+    /* The device is lost where it is asked what is complete. */
+    {"a_question_of_a_lost_device_is_an_error", TOGETHER,
+     "{granule:16 cap:4} +a=1@A +b=1@B hA -a@A +c=1@A fail:query=1G q=2@B!G"},
     /* Whoever asked for memory on no stream once made an only stream record events for good. */
     {"a_question_on_no_stream_ends_with_it", TOGETHER,
      "{granule:16 cap:16} +a=1 +b=4 -b q=1@n foretold events=1 [20 +b=2 -b ] events=1"},
