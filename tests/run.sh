@@ -23,9 +23,17 @@ for file in tests/*/test_"$1".sh; do
 done
 for file in tests/*/test_"$1".c; do [ -e "$file" ] || usage; done
 program=${BUILD:-build}/test_$1
-make -s "$program"
-if [ -n "$2" ]; then
-  export TEST="*$2*"
-  echo "TEST='$TEST' $program"
+make -s BUILD="${BUILD:-build}" "$program"
+[ -n "$2" ] || exec "$program"
+export TEST="*$2*"
+echo "TEST='$TEST' $program"
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+status=0
+"$program" >"$said" 2>&1 || status=$?
+cat "$said"
+if grep -q 'Running 0 test(s)' "$said"; then
+  echo "no case of $program has these words: $2" >&2
+  exit 2
 fi
-exec "$program"
+exit "$status"
