@@ -5844,7 +5844,7 @@ static int gmlk_stream_is_named(const gmlk_stream *s) {
 
 /* The stream's number; 0: the lake has not seen it. */
 static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
-  const gmlake_stream canonical = gmlk_stream_canonical(value);
+  gmlake_stream canonical = gmlk_stream_canonical(value);
   size_t i;
   if (streams->last && streams->last_value == value) return streams->last;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -8271,7 +8271,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
 
 /* Takes a granted block back, as if the user had freed it. */
 static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
-  const int is_pools = b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT);
+  const int is_pools = (b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) != 0;
   const uint64_t epoch = r->stream ? l->streams.items[r->stream]->epoch : 0;
   l->stats.state_count[r->state - 1]--;
   l->stats.stitch_reuse_count -= (uint64_t)r->is_reuse;
