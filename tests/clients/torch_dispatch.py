@@ -10,7 +10,9 @@ storage can be accessed only by operators that name it (torch_judge.c): losses h
 as without it. The third trains in half of the memory, with the CPU's memory in place of a GPU's
 (torch_session.cpp). operators.so is built from examples/torch/operators.cpp.
 """
+import copy
 import ctypes
+import functools
 import gc
 import io
 import json
@@ -647,6 +649,71 @@ def check_in_backward(session, in_backward, *paths):
     assert not torch.equal(model.weight, before)
 
 
+def train_small(in_backward, is_before):
+    """Trains with a scheduler, made before the optimizer steps inside the backward pass or behind
+    that, with a frozen parameter, and loads the optimizer's state. The parameters."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
+    model[1].weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    make = functools.partial(torch.optim.lr_scheduler.StepLR, optimizer, 1, 0.5)
+    scheduler = make() if is_before else None
+    handle = in_backward.StepInBackward(optimizer) if in_backward else None
+    scheduler = scheduler or make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(6):
+            if i == 2:
+                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            if i == 4 and handle:
+                handle.remove()
+                handle.remove()
+            optimizer.zero_grad()
+            model(torch.ones(1, 4)).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+    return [parameter.tolist() for parameter in model.parameters()]
+
+
+def check_in_backward_programs(in_backward):
+    """Around it stands what a program does with an optimizer."""
+    for is_before in (True, False):
+        assert train_small(in_backward, is_before) == train_small(None, is_before), is_before
+
+    models = [torch.nn.Linear(2, 2) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    handles = [in_backward.StepInBackward(optimizer) for optimizer in optimizers]
+    handles[0].remove()
+    torch.nn.utils.clip_grad_norm_(models[0].parameters(), 1.0)
+    try:
+        torch.nn.utils.clip_grad_norm_(models[1].parameters(), 1.0)
+    except RuntimeError as error:
+        assert "finds no gradients" in str(error), error
+    else:
+        raise AssertionError("the second one clips")
+    handles[1].remove()
+    for model in models:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    class Slow(torch.optim.SGD):
+        def step(self, closure=None):
+            time.sleep(0.01)  # other threads run
+            super().step(closure)
+
+    optimizer = Slow([p for model in models for p in model.parameters()], lr=0.1)
+    handle, groups = in_backward.StepInBackward(optimizer), optimizer.param_groups
+    threads = [
+        threading.Thread(target=model(torch.ones(1, 2)).sum().backward) for model in models
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert optimizer.param_groups is groups and len(groups[0]["params"]) == 4
+    assert all(parameter.grad is None for parameter in groups[0]["params"])
+    handle.remove()
+
+
 def check_optimizers(session, *paths):
     """Steps of the first optimizer end iterations; of the next one, if that is gone or rests."""
 
@@ -813,4 +880,5 @@ if __name__ == "__main__":
         check_explain(session, *sys.argv[2:])
         check_optimizers(session, *sys.argv[2:])
         check_in_backward(session, in_backward, *sys.argv[2:])
+        check_in_backward_programs(in_backward)
         check_plan(session, planning, *sys.argv[2:])

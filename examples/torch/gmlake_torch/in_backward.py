@@ -15,9 +15,15 @@ later. That is not so, and says so,
 - where it clips gradients by torch.nn.utils (torch's own functions, called by that name): an error;
 - for LBFGS, and among several processes of torch.distributed, which reduce gradients first.
 
-It cannot be seen where a program reads gradients, or scales losses with a GradScaler: leave those as
-they are. A Trainer clips unless max_grad_norm is 0, and accumulates if it is told to.
+It cannot be seen where a program reads gradients, throws them away, as those that a generator's loss
+makes for the critic, or scales losses with a GradScaler: leave those as they are. A Trainer clips
+unless max_grad_norm is 0, and accumulates if it is told to. After a backward pass that ended with an
+error some parameters are updated: the program calls step() before the next one.
 """
+import functools
+import threading
+import types
+
 import torch
 
 CLIPS = ("clip_grad_norm_", "clip_grad_value_")
@@ -37,67 +43,89 @@ class StepInBackward:
                     f"{distributed.get_world_size()} processes, which reduce gradients behind the "
                     "backward pass: call it in a program of one process"
                 )
-        self._optimizer, self._step = optimizer, vars(optimizer).get("step")
+        self._optimizer, self._groups, self._group_of = optimizer, None, {}
         self._updated = set()  # ids of parameters, since the program's last step
+        self._lock = threading.Lock()  # autograd has a thread for each device
         self._nodes, self._handles, self._undo = [], [], []
+        self._owned = set()  # ids of parameters that are watched
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                self._watch(parameter, group)
-        step = optimizer.step
+                if parameter.requires_grad:
+                    self._watch(parameter)
+        step, updated = optimizer.step, self._updated
 
-        def program_step(*args, **kwargs):
-            self._updated.clear()
+        @functools.wraps(step)
+        def program_step(_, *args, **kwargs):
+            updated.clear()
             return step(*args, **kwargs)
 
-        optimizer.step = program_step
-        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        # A method, with the former one's attributes: a scheduler, made before or after, looks.
+        self._replace(optimizer, "step", types.MethodType(program_step, optimizer))
         for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
             for name in CLIPS:
-                self._refuse(owner, name, owned)
+                self._replace(owner, name, self._refusing(name, getattr(owner, name)))
 
     def remove(self):
         for handle in self._handles:
             handle.remove()
-        for owner, name, former in reversed(self._undo):
-            setattr(owner, name, former)
-        del self._optimizer.step
-        if self._step is not None:
-            self._optimizer.step = self._step
+        self._handles.clear()
+        self._owned.clear()  # what has been replaced since stays, and does as before
+        for owner, name, former, own in reversed(self._undo):
+            if vars(owner).get(name) is not own:
+                continue
+            if former is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, former)
+        self._undo.clear()
 
-    def _watch(self, parameter, group):
+    def _replace(self, owner, name, own):
+        self._undo.append((owner, name, vars(owner).get(name), own))
+        setattr(owner, name, own)
+
+    def _watch(self, parameter):
         def update(*_):
-            self._update(parameter, group)
+            with self._lock:
+                self._update(parameter)
 
+        self._owned.add(id(parameter))
         if hasattr(parameter, "register_post_accumulate_grad_hook"):
             self._handles.append(parameter.register_post_accumulate_grad_hook(update))
-        elif parameter.requires_grad:  # torch 2.0 or older
+        else:  # torch 2.0 or older
             node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
             self._nodes.append(node)  # without it the hook would go
             self._handles.append(node.register_hook(update))
 
-    def _update(self, parameter, group):
+    def _update(self, parameter):
         if id(parameter) in self._updated:
             raise RuntimeError(
                 "gmlake_torch.step_in_backward: a second backward pass before the optimizer's step: "
                 "its parameters are updated already; do without step_in_backward where gradients "
                 "are accumulated"
             )
-        self._updated.add(id(parameter))
         optimizer, step = self._optimizer, type(self._optimizer).step
         if getattr(step, "hooked", False):
             step = step.__wrapped__  # without hooks, which tell of the program's steps
-        groups, one = optimizer.param_groups, {**group, "params": [parameter]}
+        groups = optimizer.param_groups
+        if self._groups is not groups:  # others, since load_state_dict
+            self._groups = groups
+            self._group_of = {id(p): group for group in groups for p in group["params"]}
+        group = self._group_of.get(id(parameter))
+        if group is None:  # the optimizer has it no more
+            return
+        one = {**group, "params": [parameter]}
         optimizer.param_groups = [one]
         try:
             with torch.no_grad():
                 step(optimizer)
         finally:
             optimizer.param_groups = groups
+        self._updated.add(id(parameter))
         group.update((key, value) for key, value in one.items() if key != "params")
         parameter.grad = None
 
-    def _refuse(self, owner, name, owned):
-        former = getattr(owner, name)
+    def _refusing(self, name, former):
+        owned = self._owned
 
         def clip(parameters, *args, **kwargs):
             if not isinstance(parameters, torch.Tensor):
@@ -110,5 +138,4 @@ class StepInBackward:
                 )
             return former(parameters, *args, **kwargs)
 
-        self._undo.append((owner, name, former))
-        setattr(owner, name, clip)
+        return clip
