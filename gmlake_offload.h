@@ -295,15 +295,15 @@ HOW A SESSION WORKS
      and nothing has to leave, that is not decided ahead: each region is kept if there is room for
      it when it begins, with what the iteration as learnt still needs, by how much smaller tensors
      are this time. The first of several in a row is executed again; it tells that. Where tensors
-     had to leave all the same, so many bytes more stay free from then on. A region can be kept if
-     its second steps are its first ones, write only what they make, and nothing of that outlives
-     the iteration. The new iteration is measured: if it takes no less time than before, all
-     regions are executed again. Where the time before is known by the plan alone, which has no
-     waits for the host, one such iteration is measured, and then it is decided once more. That
-     stands until the limit, or the bytes of an iteration, change by an eighth, or the number of
-     its steps changes. Where bytes grow, what is kept stays if copies hold an iteration up for
-     less than half of what is saved. What is kept changes at most 8 times in a session. Where
-     memory runs out, nothing is kept from then on.
+     had to leave all the same, so many bytes more stay free, and an eighth less after each
+     iteration from which none had to. A region can be kept if its second steps are its first ones,
+     write only what they make, and nothing of that outlives the iteration. The new iteration is
+     measured: if it takes no less time than before, all regions are executed again. Where the time
+     before is known by the plan alone, which has no waits for the host, one such iteration is
+     measured, and then it is decided once more. That stands until the limit, or the bytes of an
+     iteration, change by an eighth, or the number of its steps changes. Where bytes grow, what is
+     kept stays if copies hold an iteration up for less than half of what is saved. What is kept
+     changes at most 8 times in a session. Where memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -12115,15 +12115,15 @@ static const gmlo_region *gmlo_session_kept_by_room(const gmlake_offload_session
              : NULL;
 }
 
-/* An iteration has ended. If tensors had to leave, so much more stays free in those to come. */
+/* An iteration has ended. If tensors had to leave, so much more stays free in those to come; after
+   others less, also where nothing was kept for it. */
 static void gmlo_session_end_by_room(gmlake_offload_session *s) {
   gmlo_by_room *b = &s->by_room;
+  uint64_t left = b->kept != 0 ? s->stats.out_bytes - b->out_bytes : 0;
   size_t i;
-  if (b->kept != 0) {
-    uint64_t left = s->stats.out_bytes - b->out_bytes;
-    b->margin = left != 0 ? b->margin + (size_t)left : b->margin - b->margin / 8;
+  b->margin = left != 0 ? b->margin + (size_t)left : b->margin - b->margin / 8;
+  if (b->kept != 0)
     for (i = 0; i < b->keeping.l->step_count; i++) b->skip_to[i] = GMLAKE_OFFLOAD_NONE;
-  }
   b->kept = b->alloc_bytes = b->alloc_slot_bytes = 0;
 }
 

@@ -441,6 +441,10 @@ static const row session_rows[] = {
      "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8 "] " SMALLER_8
      "kept=6 room:(24|32) " REGIONS_8 SMALLER_8 "kept<=(4|3) [40 " SMALLER_8 REGIONS_8
      "] " SMALLER_8 "kept=6"},
+    /* Also where so much had to leave that none was kept. */
+    {"regions_are_kept_by_room_again",
+     "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8 "] [3 " SMALLER_8
+     "room:32 " REGIONS_8 "room:32 ] " SMALLER_8 "kept<=1 [40 " REGIONS_8 SMALLER_8 "] kept=6"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
        became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
