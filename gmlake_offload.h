@@ -12012,8 +12012,9 @@ static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
    differs from one iteration to the next: the program is told as it comes to each. What would move
    would be mapped anew each time, and the plan does not know the cost. */
 static int gmlo_session_keeps_by_room(const gmlake_offload_session *s) {
-  return s->steady_count < GMLO_STEADY && s->has_schedule && s->kept.is_kept == NULL &&
-         s->desc.limit_bytes != 0 && s->schedule.unplanned_bytes <= s->schedule.target_bytes;
+  return s->is_marked && s->steady_count < GMLO_STEADY && s->has_schedule &&
+         s->kept.is_kept == NULL && s->desc.limit_bytes != 0 &&
+         s->schedule.unplanned_bytes <= s->schedule.target_bytes;
 }
 
 static void gmlo_by_room_leave(gmlo_by_room *b) {

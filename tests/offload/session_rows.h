@@ -32,16 +32,21 @@
 
 /* An iteration in which each layer is a region: unless it is kept its first steps are executed
    again in the backward pass, the first of them with the key `again`. */
-#define REGIONS_OF(layers, size, twice, more, again, instead)                                 \
-  "mark [" layers " begin:# " more "w#,y#?>h#=" size "/200 h#>u#=" twice "/201 u#>y#+1=" size \
-  "/202 end given#:-h# given#:-u# ] >x" layers "=" size "/203 [" layers                       \
-  " given~:again:~ given~:w~,y~?>h~=" size "/" again " given~:h~>u~=" twice                   \
-  "/201 given~:end " instead "u~,x~+1>x~=" size "/204 -x~+1,u~ h~,w~,x~>x~,d~=" size          \
+#define REGIONS_OF(layers, size, twice, more, again, instead) \
+  "mark " UNMARKED_REGIONS(layers, size, twice, more, again, instead)
+#define UNMARKED_REGIONS(layers, size, twice, more, again, instead)                      \
+  "[" layers " begin:# " more "w#,y#?>h#=" size "/200 h#>u#=" twice "/201 u#>y#+1=" size \
+  "/202 end given#:-h# given#:-u# ] >x" layers "=" size "/203 [" layers                  \
+  " given~:again:~ given~:w~,y~?>h~=" size "/" again " given~:h~>u~=" twice              \
+  "/201 given~:end " instead "u~,x~+1>x~=" size "/204 -x~+1,u~ h~,w~,x~>x~,d~=" size     \
   "/205 -h~,y~+1 ] -x0 [" layers " d#>w#/206 -d# ] sync "
 #define REGIONS_8 REGIONS_OF("8", "4", "8", "", "200", "")
 #define REGIONS_8_LARGER REGIONS_OF("8", "6", "12", "", "200", "")
 #define SMALLER_8 REGIONS_OF("8", "3", "6", "", "200", "")
 #define REGIONS_8_ODD REGIONS_OF("8", "4", "8", "", "208", "")
+/* Without a mark, behind a step of its own. */
+#define ONE_REGIONS_8(size, twice) \
+  ">p=4/400 p>/401 -p " UNMARKED_REGIONS("8", size, twice, "", "200", "")
 #define REGIONS_3 REGIONS_OF("3", "4", "8", "", "200", "")
 #define WEIGHTS_8 "[8 >w#=4/106 ] "
 /* Regions of 8 layers that read a cast of the weights. Their second steps make it anew, of `size`;
@@ -445,6 +450,10 @@ static const row session_rows[] = {
     {"regions_are_kept_by_room_again",
      "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8 "] [3 " SMALLER_8
      "room:32 " REGIONS_8 "room:32 ] " SMALLER_8 "kept<=1 [40 " REGIONS_8 SMALLER_8 "] kept=6"},
+    /* Without marks, nothing is kept: the session finds iterations by what they repeat. */
+    {"regions_without_marks_are_not_kept_by_room",
+     "{told limit:120} " WEIGHTS_8 "[4 " ONE_REGIONS_8("4", "8") "] [12 " ONE_REGIONS_8("3", "6")
+         ONE_REGIONS_8("4", "8") "] kept=0 drifts=0 iterations>=24"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
        became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
