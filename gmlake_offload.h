@@ -296,7 +296,8 @@ HOW A SESSION WORKS
      it when it begins, with what the iteration as learnt still needs, by how much smaller tensors
      are this time. The first of several in a row is executed again; it tells that. Where tensors
      had to leave all the same, so many bytes more stay free, and an eighth less after each
-     iteration from which none had to. A region can be kept if its second steps are its first ones,
+     iteration from which none had to. Sizes that have changed vary until many iterations in a row,
+     at most 17, had the same ones. A region can be kept if its second steps are its first ones,
      write only what they make, and nothing of that outlives the iteration. The new iteration is
      measured: if it takes no less time than before, all regions are executed again. Where the time
      before is known by the plan alone, which has no waits for the host, one such iteration is
@@ -9983,7 +9984,8 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_KEEP_WAYS 4u     /* in so many ways; the one that is taken is planned again later */
 #define GMLO_KEEP_CHANGES 8u  /* how often a session changes what is kept */
 #define GMLO_PROPOSAL_WORK 4u /* steps of planning for each step of an iteration that is made up */
-#define GMLO_KEEP_ALIKE 2u    /* iterations in a row that were alike, before it decides */
+#define GMLO_KEEP_ALIKE 2u    /* iterations in a row that were alike, before it decides; */
+#define GMLO_KEEP_VARIED 3u   /* twice as many for each change of sizes, up to that */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
 typedef struct gmlo_stream { /* a stream */
@@ -10209,6 +10211,7 @@ struct gmlake_offload_session {
   uint64_t digest,
       last_digest;       /* of the bytes of what was allocated in this iteration, in the last */
   uint64_t steady_count; /* iterations in a row in which these were the same */
+  unsigned varied;       /* known iterations with other sizes than the one before; up to a few */
   int is_open, is_held, is_busy;
   uint32_t open_stream_id;
   uint64_t frees;
@@ -12008,11 +12011,17 @@ static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
   return !kept->is_settled;
 }
 
+/* How often sizes have to be those of the iteration before until it is decided for them alone which
+   regions are kept: where they vary some are the same by chance. */
+static uint64_t gmlo_session_steady_due(const gmlake_offload_session *s) {
+  return (uint64_t)GMLO_STEADY << s->varied;
+}
+
 /* Whether sizes vary, and nothing has to leave if none is kept. How many there is room for then
    differs from one iteration to the next: the program is told as it comes to each. What would move
    would be mapped anew each time, and the plan does not know the cost. */
 static int gmlo_session_keeps_by_room(const gmlake_offload_session *s) {
-  return s->is_marked && s->steady_count < GMLO_STEADY && s->has_schedule &&
+  return s->is_marked && s->steady_count < gmlo_session_steady_due(s) && s->has_schedule &&
          s->kept.is_kept == NULL && s->desc.limit_bytes != 0 &&
          s->schedule.unplanned_bytes <= s->schedule.target_bytes;
 }
@@ -12291,7 +12300,7 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
    come, as sizes differ. */
 static void gmlo_session_consider_early(gmlake_offload_session *s) {
   int is_due = s->alike_count == GMLO_KEEP_ALIKE + 1 ||
-               (s->alike_count > GMLO_KEEP_ALIKE && s->steady_count == GMLO_STEADY);
+               (s->alike_count > GMLO_KEEP_ALIKE && s->steady_count == gmlo_session_steady_due(s));
   if (is_due && s->is_timed && s->making.l == NULL && s->sims.ns == NULL)
     gmlo_session_consider(s, 0);
 }
@@ -12396,6 +12405,13 @@ static void gmlo_session_count_regions(gmlake_offload_session *s) {
   gmlo_session_end_by_room(s);
 }
 
+/* An iteration has ended: whether its sizes are those of the one before. */
+static void gmlo_session_compare_sizes(gmlake_offload_session *s) {
+  s->steady_count = s->digest == s->last_digest ? s->steady_count + 1 : 0;
+  if (s->known >= 0 && !s->is_drifted && s->steady_count == 0 && s->varied < GMLO_KEEP_VARIED)
+    s->varied++;
+}
+
 /* An iteration has ended: compares, learns and begins the next one. Smaller sizes are learnt when
    three iterations in a row had the same ones. After one that named many tensors which were too
    small when the known one was learnt the next one is learnt. */
@@ -12415,7 +12431,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   /* Nearly all was known, and what was not did not come again the same way: nothing is learnt. */
   is_covered = s->is_drifted && s->count != s->last_count &&
                s->count - s->met <= s->count / GMLO_COVERED && !is_regrouped;
-  s->steady_count = s->digest == s->last_digest ? s->steady_count + 1 : 0;
+  gmlo_session_compare_sizes(s);
   l = is_covered ? NULL : gmlo_session_news(s, is_review);
   if (l != NULL && gmlo_recording_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted, s->steady_count >= GMLO_STEADY);

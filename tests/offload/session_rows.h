@@ -441,6 +441,10 @@ static const row session_rows[] = {
      "] [9 " REGIONS_OF("8", "(3|3|1|3)", "(6|6|2|6)", "", "200", "") REGIONS_8
      "] note [2 " REGIONS_OF("8", "(3|3|1|3)", "(6|6|2|6)", "", "200",
                              "") "kept=(4|6|7|7) " REGIONS_8 "kept=(2|4|4|6) ] +outs=0 +drifts=0"},
+    /* A few of the same size are not taken for sizes that vary no more; many are. */
+    {"regions_of_sizes_that_are_the_same_by_chance",
+     "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [4 " SMALLER_8 REGIONS_8
+     "] note [6 [5 " SMALLER_8 "] " REGIONS_8 "] +outs<9 +drifts=0 [24 " SMALLER_8 "] kept=8"},
     /* Where tensors had to leave, as others need room, fewer are kept until that is long ago. */
     {"regions_kept_by_room_leave_room",
      "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8 "] " SMALLER_8
