@@ -742,6 +742,9 @@ def check_optimizers(session, *paths):
         for _ in range(session.OTHER_STEPS_MAX + 3):
             step(each[0])
         assert own.mark_count == 7 + 4, own.mark_count
+        for optimizer in (each[1], *[each[2]] * (session.OTHER_STEPS_MAX + 3)):
+            step(optimizer)  # the first of these rests, too
+        assert own.mark_count == 11 + 3, own.mark_count
 
 
 def check_figures(explain):

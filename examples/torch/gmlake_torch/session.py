@@ -154,7 +154,7 @@ class Session:
         self._region_now = None  # an object while a region's steps are told; none begins in it
         self._recomputes, self._blocks = recomputes, None
         self._marker = no_optimizer  # refers to the one whose steps end iterations
-        self._other, self._other_steps = no_optimizer, 0  # to the first that has stepped since
+        self._steps = weakref.WeakKeyDictionary()  # how often each has stepped since
         self.mark_count = 0
         self._back_before = None  # what had come back when this iteration's first backward began
         self._phases, self._backward_depth = explain.Phases(), 0
@@ -339,14 +339,12 @@ class Session:
     def _after_step(self, optimizer, *_):
         if id(optimizer) in self._split:
             _, optimizer.param_groups = self._split.pop(id(optimizer))
-        if self._other() is None:
-            self._other, self._other_steps = weakref.ref(optimizer), 0
-        self._other_steps += self._other() is optimizer
-        if self._marker() is None or self._other_steps > OTHER_STEPS_MAX:
+        self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        if self._marker() is None or self._steps[optimizer] > OTHER_STEPS_MAX:
             self._marker = weakref.ref(optimizer)
         is_marker = self._marker() is optimizer
         if is_marker:
-            self._other = no_optimizer
+            self._steps.clear()
         if is_marker and self._marks_steps:
             self.mark()
         else:
