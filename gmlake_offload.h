@@ -296,15 +296,16 @@ HOW A SESSION WORKS
      it when it begins, with what the iteration as learnt still needs, by how much smaller tensors
      are this time. The first of several in a row is executed again; it tells that. Where tensors
      had to leave all the same, so many bytes more stay free, and an eighth less after each
-     iteration from which none had to. Sizes that have changed vary until many iterations in a row,
-     at most 17, had the same ones. A region can be kept if its second steps are its first ones,
-     write only what they make, and nothing of that outlives the iteration. The new iteration is
-     measured: if it takes no less time than before, all regions are executed again. Where the time
-     before is known by the plan alone, which has no waits for the host, one such iteration is
-     measured, and then it is decided once more. That stands until the limit, or the bytes of an
-     iteration, change by an eighth, or the number of its steps changes. Where bytes grow, what is
-     kept stays if copies hold an iteration up for less than half of what is saved. What is kept
-     changes at most 8 times in a session. Where memory runs out, nothing is kept from then on.
+     iteration from which none had to. Sizes count as varying until three iterations in a row had
+     the same ones; after each change about twice as many, at most 17. A region can be kept if
+     its second steps are its first ones, write only what they make, and nothing of that outlives
+     the iteration. The new iteration is measured: if it takes no less time than before, all
+     regions are executed again. Where the time before is known by the plan alone, which has no
+     waits for the host, one such iteration is measured, and then it is decided once more. That
+     stands until the limit, or the bytes of an iteration, change by an eighth, or the number of
+     its steps changes. Where bytes grow, what is kept stays if copies hold an iteration up for
+     less than half of what is saved. What is kept changes at most 8 times in a session. Where
+     memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the

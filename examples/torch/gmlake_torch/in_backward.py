@@ -1,24 +1,24 @@
-"""An optimizer's step inside the backward pass: each parameter is updated as soon as its gradient is
-there, and the gradient goes. So gradients are never there together, and where a session offloads,
-the optimizer's states come and go one by one while the backward pass computes, not all behind it.
+"""An optimizer's step inside the backward pass: each parameter is updated as soon as its gradient
+is there, and the gradient goes. So gradients are never there together, and where a session
+offloads, the optimizer's states come and go one by one while the backward pass computes, not all
+behind it.
 
     optimizer = torch.optim.AdamW(model.parameters())
     gmlake_torch.step_in_backward(optimizer)
 
-The program stays as it is: its optimizer.step() finds no gradients, and ends the iteration; learning
-rates are read at each update. The results are those of a step behind the backward pass, as long as
-an optimizer updates each parameter by its own gradient and state alone, and nobody needs a gradient
-later. That is not so, and says so,
+The program stays as it is: its optimizer.step() finds no gradients, and ends the iteration;
+learning rates are read at each update. The results are those of a step behind the backward pass,
+as long as an optimizer updates each parameter by its own gradient and state alone, and nobody
+needs a gradient later. Elsewhere it is an error:
 
-- where a program has several backward passes before a step, to accumulate gradients: an error in the
-  second one;
-- where it clips gradients by torch.nn.utils (torch's own functions, called by that name): an error;
+- in the second one of several backward passes before a step, which accumulate gradients;
+- where a program clips gradients by torch.nn.utils (torch's own functions, called by that name);
 - for LBFGS, and among several processes of torch.distributed, which reduce gradients first.
 
-It cannot be seen where a program reads gradients, throws them away, as those that a generator's loss
-makes for the critic, or scales losses with a GradScaler: leave those as they are. A Trainer clips
-unless max_grad_norm is 0, and accumulates if it is told to. After a backward pass that ended with an
-error some parameters are updated: the program calls step() before the next one.
+It cannot be seen where a program reads gradients, throws them away, as those that a generator's
+loss makes for the critic, or scales losses with a GradScaler: leave those as they are. A Trainer
+clips unless max_grad_norm is 0, and accumulates if it is told to. After a backward pass that
+ended with an error some parameters are updated: the program calls step() before the next one.
 """
 import functools
 import threading
@@ -69,6 +69,7 @@ class StepInBackward:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._nodes.clear()
         self._owned.clear()  # what has been replaced since stays, and does as before
         for owner, name, former, own in reversed(self._undo):
             if vars(owner).get(name) is not own:
@@ -99,9 +100,9 @@ class StepInBackward:
     def _update(self, parameter):
         if id(parameter) in self._updated:
             raise RuntimeError(
-                "gmlake_torch.step_in_backward: a second backward pass before the optimizer's step: "
-                "its parameters are updated already; do without step_in_backward where gradients "
-                "are accumulated"
+                "gmlake_torch.step_in_backward: a second backward pass before the optimizer's "
+                "step: its parameters are updated already; do without step_in_backward where "
+                "gradients are accumulated"
             )
         optimizer, step = self._optimizer, type(self._optimizer).step
         if getattr(step, "hooked", False):
