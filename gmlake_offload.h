@@ -278,12 +278,14 @@ HOW A SESSION WORKS
      comes back ahead. What the host has already, and is used later than that, leaves for it; a
      16th of the limit is left free for what is allocated. Without a schedule what later steps use
      comes back, too, into room that is free: in training, while the backward pass frees memory.
-  8. Chunks. Memory whose chunks have numbers (`is_numbered`, as a lake's have) is planned, too: a
-     tensor has the same chunks at the same addresses whenever it is there, and chunks go from one
-     tensor to the next as planned. What is mapped stays mapped, so an iteration that goes as
-     planned calls the driver for few chunks, and one that moves nothing for none. While sizes vary
-     that holds for tensors that live in all iterations. Another one gets addresses that no tensor
-     has, if possible those whose chunks are free.
+  8. Chunks. A tensor that gets memory gets the chunks that its addresses had last, if they are
+     free, and in the place of the others those that are free for longest. Where to map a chunk
+     costs time (map_ns), a new tensor gets addresses whose chunks are free: those of the tensor
+     that was made at the same place of the iteration before, if these map nothing, else others; and
+     what the schedule let go gives up its memory for it. What is mapped stays mapped, so an
+     iteration that goes as planned calls the driver for few chunks, and one that moves nothing for
+     none. The simulation of a schedule does the same, and takes map_ns for each chunk that is
+     mapped.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
      iterations are marked and limit_bytes is not 0, the session decides after three that were alike
@@ -1045,19 +1047,19 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
    gmlake_offload_lake_memory fills one in, whose values above 2 are the driver's. */
 typedef struct gmlake_offload_memory {
   size_t struct_bytes;  /* sizeof(gmlake_offload_memory) */
-  unsigned abi_version; /* 2 */
-  int is_numbered;      /* chunks have numbers: see commit */
+  unsigned abi_version; /* 3 */
   void *user;           /* the first argument of every function */
   size_t chunk_bytes;   /* a power of two: ranges are whole chunks */
+  uint64_t map_ns;      /* that the host needs for a chunk which the range did not have last */
   /* Takes addresses without memory; out_range names them from then on. */
   int (*reserve)(void *user, size_t bytes, void **out_range, void **out_ptr);
   /* pre: the range has no memory. */
   void (*release)(void *user, void *range, void *stream);
   /* Gives the range's first bytes, whole chunks, memory for work that is queued on the stream from
-     now on. That work waits on the device for what last used the memory elsewhere. With is_numbered
-     `chunks` has a number for each chunk of these bytes: in, of the one that is wanted, or
-     UINT32_MAX; out, of the one that is there. To want what the range had last costs nothing, if
-     nobody else has it. Else it is NULL, and the chunks are any. */
+     now on. That work waits on the device for what last used the memory elsewhere. Chunks have
+     numbers from 0 on. `chunks` has one for each chunk of these bytes: in, of the one that is
+     wanted, or UINT32_MAX; out, of the one that is there. To want what the range had last costs
+     nothing, if nobody else has it. */
   int (*commit)(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream);
   /* Takes it away: as many bytes as commit gave. pre: all their uses precede this call on the
      stream. */
@@ -1284,8 +1286,8 @@ gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memor
 #endif
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
-/* Memory for a session: at most mock_desc.device_bytes. What has none is overwritten.
-   Errors: INVALID_ARGUMENT. */
+/* Memory for a session: at most mock_desc.device_bytes. What has none is overwritten. A mock has
+   chunks of one size. Errors: INVALID_ARGUMENT (also for another size than before). */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
     gmlake_offload_backend *backend, size_t chunk_bytes, gmlake_offload_memory *out_memory);
 /* Queues work that takes so long; when it ends, work_fn is called, which may read and write
@@ -1318,7 +1320,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
      TENSILE   >>plan >>jobs >>cyclic >>link >>profile >>itree >>swap >>cost >>emit
      a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>simulate
      the best  >>search
-     sessions  >>recording >>regions >>period >>session >>view
+     sessions  >>chunks >>recording >>regions >>period >>session >>view
      backends  >>backend_mock >>backend_cuda >>memory_lake */
 
 /* ---- >>base: configuration, host memory, helpers ------------------------------------------------
@@ -1354,6 +1356,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #define GMLO_LINK_BYTES_PER_S 55e9      /* of an H200's link, one direction alone */
 #define GMLO_BOTH_BYTES_PER_S 101e9     /* of both directions together */
 #define GMLO_COPY_NS 10000u             /* what a copy takes besides its bytes */
+#define GMLO_ROUNDS 3         /* iterations of a schedule that are simulated; the last one counts */
 #define GMLO_REMAP_NS 100000u /* of the host, for a chunk that is mapped elsewhere among others */
 #define GMLO_HOST_NS 20000u   /* of the host, for a step, in Python */
 #define GMLO_TENSOR_BYTES_MIN ((size_t)1 << 20) /* smaller tensors are worth no copy */
@@ -1534,7 +1537,7 @@ static gmlake_offload_result gmlo_fill_info(void *out, const void *info, size_t 
 }
 
 static int gmlo_memory_valid(const gmlake_offload_memory *m) {
-  return m != NULL && m->struct_bytes >= sizeof *m && m->abi_version == 2 && m->chunk_bytes != 0 &&
+  return m != NULL && m->struct_bytes >= sizeof *m && m->abi_version == 3 && m->chunk_bytes != 0 &&
          (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 && m->reserve != NULL && m->release != NULL &&
          m->commit != NULL && m->discard != NULL;
 }
@@ -7353,6 +7356,266 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
   return result;
 }
 
+/* ---- >>chunks: which chunks ranges of addresses have --------------------------------------------
+   Owns ranges of addresses, and for each which chunks it was last given: these are still mapped
+   there, so to have them again costs nothing. A session's ranges are those of its tensors; a
+   simulated schedule has others like them. Invariants:
+   [H1] A chunk is held by a range, or it is in the list of the free ones, which are there in the
+        order in which they became free.
+   [H2] An idle range is on the shelf of its size, the one that became idle last is the first.
+   A range that gets memory asks for the chunks that it had, and in the place of those that are held
+   for those that are free for longest: what leaves first comes back last, in most programs, so
+   these are wanted last. bench/NOTES.md, "Which chunks a tensor gets", has what else was tried.
+   Cost: linear in a range's chunks. Fails: where host memory is refused. */
+
+typedef struct gmlo_range {
+  void *range;
+  char *ptr;
+  size_t bytes;
+  size_t used;            /* bytes from its begin on that its tensor has, or the last one had */
+  uint32_t tensor;        /* NONE: it is idle, */
+  uint32_t before, after; /* between these on its shelf; or NONE */
+  int is_released;
+  uint64_t free_ns; /* [simulated] when the last use of its addresses has ended */
+  uint32_t *chunks; /* that it was last given, by number */
+} gmlo_range;
+
+typedef struct gmlo_shelf { /* idle ranges of one size: what became idle last is the first */
+  size_t bytes;
+  uint32_t first; /* NONE: there is none */
+} gmlo_shelf;
+
+typedef struct gmlo_chunk {
+  uint32_t holder;        /* the range with memory that has it; NONE */
+  uint32_t before, after; /* [free] between these in the list; or NONE */
+  uint64_t free_ns;       /* [simulated] when its last use has ended */
+  int is_known;
+} gmlo_chunk;
+
+typedef struct gmlo_space {
+  gmlake_offload_host host;
+  size_t chunk_bytes;
+  uint64_t map_ns; /* that the host needs to map a chunk */
+  gmlo_range *ranges;
+  size_t range_count, range_capacity;
+  gmlo_shelf *shelves; /* by size, ascending */
+  size_t shelf_count, shelf_capacity;
+  gmlo_chunk *chunks; /* by number */
+  size_t chunk_count, chunk_capacity;
+  uint32_t oldest, newest; /* of the free ones; NONE */
+  size_t free_count;
+  uint64_t work; /* chunks that were looked at so far */
+} gmlo_space;
+
+static void gmlo_space_init(gmlo_space *t, const gmlake_offload_host *host, size_t chunk_bytes,
+                            uint64_t map_ns) {
+  memset(t, 0, sizeof *t);
+  t->host = *host;
+  t->chunk_bytes = chunk_bytes;
+  t->map_ns = map_ns;
+  t->oldest = t->newest = GMLAKE_OFFLOAD_NONE;
+}
+
+static void gmlo_space_leave(gmlo_space *t) {
+  size_t i;
+  for (i = 0; i < t->range_count; i++) gmlo_free(&t->host, t->ranges[i].chunks);
+  gmlo_free(&t->host, t->ranges);
+  gmlo_free(&t->host, t->shelves);
+  gmlo_free(&t->host, t->chunks);
+  gmlo_space_init(t, &t->host, t->chunk_bytes, t->map_ns);
+}
+
+/* A chunk becomes free. */
+static void gmlo_space_spare(gmlo_space *t, uint32_t number) {
+  gmlo_chunk *chunk = &t->chunks[number];
+  chunk->holder = chunk->after = GMLAKE_OFFLOAD_NONE;
+  chunk->before = t->newest;
+  *(t->newest != GMLAKE_OFFLOAD_NONE ? &t->chunks[t->newest].after : &t->oldest) = number;
+  t->newest = number;
+  t->free_count++;
+}
+
+/* A range takes a free chunk. */
+static void gmlo_space_take(gmlo_space *t, uint32_t number, uint32_t id) {
+  gmlo_chunk *chunk = &t->chunks[number];
+  *(chunk->before != GMLAKE_OFFLOAD_NONE ? &t->chunks[chunk->before].after : &t->oldest) =
+      chunk->after;
+  *(chunk->after != GMLAKE_OFFLOAD_NONE ? &t->chunks[chunk->after].before : &t->newest) =
+      chunk->before;
+  chunk->holder = id;
+  t->free_count--;
+}
+
+/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a range. */
+static int gmlo_space_see(gmlo_space *t, uint32_t number) {
+  gmlo_chunk *chunks;
+  if (number >= t->chunk_count) {
+    chunks = (gmlo_chunk *)gmlo_grow(&t->host, t->chunks, t->chunk_count,
+                                     (size_t)number + 1 - t->chunk_count, &t->chunk_capacity,
+                                     sizeof *chunks);
+    if (chunks == NULL) return 0;
+    t->chunks = chunks;
+    memset(chunks + t->chunk_count, 0, (number + 1 - t->chunk_count) * sizeof *chunks);
+    t->chunk_count = (size_t)number + 1;
+  }
+  if (!t->chunks[number].is_known) gmlo_space_spare(t, number);
+  t->chunks[number].is_known = 1;
+  return 1;
+}
+
+/* A range has memory now, or has none any more. */
+static void gmlo_space_hold(gmlo_space *t, uint32_t id, int is_held) {
+  const gmlo_range *range = &t->ranges[id];
+  size_t i, count = range->used / t->chunk_bytes;
+  t->work += count;
+  for (i = 0; i < count; i++) {
+    uint32_t chunk = range->chunks[i];
+    if (is_held && !gmlo_space_see(t, chunk)) continue;
+    if (chunk >= t->chunk_count) continue;
+    if (is_held && t->chunks[chunk].holder == GMLAKE_OFFLOAD_NONE) {
+      gmlo_space_take(t, chunk, id);
+    } else if (!is_held && t->chunks[chunk].holder == id) {
+      gmlo_space_spare(t, chunk);
+    }
+  }
+}
+
+/* Writes down which chunks a range wants, which it then holds. NONE: any, where no known one is
+   free. Returns how many it did not have last. */
+static size_t gmlo_space_wish(gmlo_space *t, uint32_t id) {
+  gmlo_range *range = &t->ranges[id];
+  size_t i, count = range->used / t->chunk_bytes, moved = 0;
+  t->work += count;
+  for (i = 0; i < count; i++) {
+    uint32_t chunk = range->chunks[i];
+    if (t->map_ns != 0 && chunk < t->chunk_count &&
+        t->chunks[chunk].holder == GMLAKE_OFFLOAD_NONE) {
+      gmlo_space_take(t, chunk, id);
+    } else {
+      range->chunks[i] = GMLAKE_OFFLOAD_NONE;
+      moved++;
+    }
+  }
+  for (i = 0; moved != 0 && i < count; i++) {
+    if (range->chunks[i] != GMLAKE_OFFLOAD_NONE) continue;
+    range->chunks[i] = t->oldest;
+    if (t->oldest != GMLAKE_OFFLOAD_NONE) gmlo_space_take(t, t->oldest, id);
+  }
+  return moved;
+}
+
+/* The first shelf of so many bytes or more. */
+static size_t gmlo_space_shelf(const gmlo_space *t, size_t bytes) {
+  return gmlo_count_to(t->shelves, t->shelf_count, sizeof *t->shelves, bytes - 1);
+}
+
+/* Lays an idle range on its shelf, as the first. */
+static void gmlo_space_lay(gmlo_space *t, uint32_t id) {
+  gmlo_range *range = &t->ranges[id];
+  gmlo_shelf *shelf = &t->shelves[gmlo_space_shelf(t, range->bytes)];
+  range->tensor = range->before = GMLAKE_OFFLOAD_NONE;
+  range->after = shelf->first;
+  if (shelf->first != GMLAKE_OFFLOAD_NONE) t->ranges[shelf->first].before = id;
+  shelf->first = id;
+}
+
+/* A tensor gets an idle range. */
+static void gmlo_space_lift(gmlo_space *t, uint32_t id, uint32_t tensor) {
+  gmlo_range *range = &t->ranges[id];
+  gmlo_shelf *shelf = &t->shelves[gmlo_space_shelf(t, range->bytes)];
+  *(range->before != GMLAKE_OFFLOAD_NONE ? &t->ranges[range->before].after : &shelf->first) =
+      range->after;
+  if (range->after != GMLAKE_OFFLOAD_NONE) t->ranges[range->after].before = range->before;
+  range->tensor = tensor;
+}
+
+#define GMLO_RANGES_SEEN 256u /* idle ranges of one size that are looked at */
+
+/* Whether a range maps nothing for so many bytes: the chunks that it had last are free; with
+   `clears` those of released ranges count as free. */
+static int gmlo_space_is_mapped(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears) {
+  size_t i, count = bytes / t->chunk_bytes;
+  for (i = 0; i < count; i++) {
+    uint32_t chunk = range->chunks[i], holder;
+    t->work++;
+    if (chunk >= t->chunk_count) return 0;
+    holder = t->chunks[chunk].holder;
+    if (holder != GMLAKE_OFFLOAD_NONE && (!clears || !t->ranges[holder].is_released)) return 0;
+  }
+  return 1;
+}
+
+/* Of a shelf's ranges one that maps nothing for so many bytes: one that clears nothing, if there is
+   one. Else the one that is idle for longest if there are many; NONE: a new one is better. */
+static uint32_t gmlo_space_from_shelf(gmlo_space *t, const gmlo_shelf *shelf, size_t bytes,
+                                      int clears) {
+  uint32_t at, last = GMLAKE_OFFLOAD_NONE, other = GMLAKE_OFFLOAD_NONE;
+  unsigned seen = 0;
+  for (at = shelf->first; at != GMLAKE_OFFLOAD_NONE && seen < GMLO_RANGES_SEEN; seen++) {
+    const gmlo_range *range = &t->ranges[at];
+    if (gmlo_space_is_mapped(t, range, bytes, 0)) return at;
+    if (clears && other == GMLAKE_OFFLOAD_NONE && gmlo_space_is_mapped(t, range, bytes, 1))
+      other = at;
+    last = at;
+    at = range->after;
+  }
+  if (other != GMLAKE_OFFLOAD_NONE) return other;
+  return shelf->bytes != bytes || seen == GMLO_RANGES_SEEN ? last : GMLAKE_OFFLOAD_NONE;
+}
+
+/* An idle range with room for so many bytes: `wanted`, which the tensor's slot had last, if it maps
+   nothing; else one of the smallest. NONE: a new one is better. */
+static uint32_t gmlo_space_idle(gmlo_space *t, size_t bytes, uint32_t wanted, int clears) {
+  size_t i;
+  if (wanted != GMLAKE_OFFLOAD_NONE && t->ranges[wanted].tensor == GMLAKE_OFFLOAD_NONE &&
+      t->ranges[wanted].bytes >= bytes && t->ranges[wanted].bytes / 2 <= bytes &&
+      gmlo_space_is_mapped(t, &t->ranges[wanted], bytes, clears)) {
+    return wanted;
+  }
+  for (i = gmlo_space_shelf(t, bytes); i < t->shelf_count; i++) {
+    if (t->shelves[i].bytes / 2 > bytes) break;
+    if (t->shelves[i].first != GMLAKE_OFFLOAD_NONE)
+      return gmlo_space_from_shelf(t, &t->shelves[i], bytes, clears);
+  }
+  return GMLAKE_OFFLOAD_NONE;
+}
+
+/* Makes a shelf for ranges of so many bytes. 0 if host memory is refused. */
+static int gmlo_space_make_shelf(gmlo_space *t, size_t bytes) {
+  size_t at = gmlo_space_shelf(t, bytes);
+  gmlo_shelf *shelves;
+  if (at != t->shelf_count && t->shelves[at].bytes == bytes) return 1;
+  shelves = (gmlo_shelf *)gmlo_grow(&t->host, t->shelves, t->shelf_count, 1, &t->shelf_capacity,
+                                    sizeof *shelves);
+  if (shelves == NULL) return 0;
+  t->shelves = shelves;
+  memmove(shelves + at + 1, shelves + at, (t->shelf_count++ - at) * sizeof *shelves);
+  shelves[at].bytes = bytes;
+  shelves[at].first = GMLAKE_OFFLOAD_NONE;
+  return 1;
+}
+
+/* A new range, which is idle; its addresses are the caller's to take. NONE if host memory is
+   refused. */
+static uint32_t gmlo_space_add(gmlo_space *t, size_t bytes) {
+  size_t count = bytes / t->chunk_bytes;
+  gmlo_range *range = (gmlo_range *)gmlo_more(&t->host, &t->ranges, t->range_count, 1,
+                                              &t->range_capacity, sizeof *range);
+  if (range == NULL || !gmlo_space_make_shelf(t, bytes)) return GMLAKE_OFFLOAD_NONE;
+  range->chunks = (uint32_t *)gmlo_malloc(&t->host, count * sizeof *range->chunks);
+  if (range->chunks == NULL) return GMLAKE_OFFLOAD_NONE;
+  memset(range->chunks, 0xff, count * sizeof *range->chunks);
+  range->bytes = bytes;
+  gmlo_space_lay(t, (uint32_t)t->range_count);
+  return (uint32_t)t->range_count++;
+}
+
+/* Takes the newest range back. pre: it was not lifted. */
+static void gmlo_space_drop(gmlo_space *t) {
+  gmlo_space_lift(t, (uint32_t)t->range_count - 1, GMLAKE_OFFLOAD_NONE);
+  gmlo_free(&t->host, t->ranges[--t->range_count].chunks);
+}
+
 /* ---- >>recording: what an iteration of a program did --------------------------------------------
    Owns the steps of one iteration of a session, as they were begun: what each named, which tensors
    were allocated and which were freed when. Makes a graph of it, and from a plan for that graph a
@@ -7389,6 +7652,7 @@ typedef struct gmlo_slot {
   size_t use_begin, use_end; /* in `uses`, once the recording is closed */
   uint32_t peer;             /* of a carried value and of the slot that it takes; else NONE */
   uint32_t tensor;           /* that is in it now, or NONE */
+  uint32_t range;
 } gmlo_slot;
 
 typedef struct gmlo_recording_copy {
@@ -7432,17 +7696,6 @@ typedef struct gmlo_move {
   int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
 } gmlo_move;
 
-typedef struct gmlo_vinterval { /* of a vrange */
-  size_t from;                  /* half step from which on */
-  size_t vregs;                 /* the first one */
-} gmlo_vinterval;
-
-typedef struct gmlo_vrange { /* of vregs: addresses that tensors have one after the other */
-  size_t first;              /* vinterval */
-  uint32_t vintervals;
-  uint32_t count; /* of vregs, in each vinterval */
-} gmlo_vrange;
-
 typedef struct gmlo_schedule {
   gmlo_move *moves; /* by step, those that leave first */
   size_t *begin;    /* of each step's moves, and their end */
@@ -7453,26 +7706,10 @@ typedef struct gmlo_schedule {
   size_t target_bytes, first_bytes; /* it is for; on the device when step `cut` begins */
   uint64_t print;                   /* of the recording that it is for: gmlo_recording_print */
   uint32_t cut;                     /* of the recording; half steps count from there */
-  /* Which chunks are whose: */
-  gmlo_scope chunks;   /* of what follows */
-  uint32_t *vrange_of; /* by slot: its vrange, or NONE. NULL: nothing is said of chunks */
-  gmlo_vrange *vranges;
-  gmlo_vinterval *vintervals; /* of the vranges, one after the other; ascending in each vrange */
-  uint32_t *vregs;            /* of the vintervals */
-  uint64_t *calls;            /* half steps in which each vreg is wanted, ascending, */
-  size_t *call_begin;         /* by vreg */
-  size_t vrange_count, vreg_count;
-  size_t remap_count; /* chunks that an iteration maps, because a vrange's vregs change */
+  size_t map_count;                 /* chunks that an iteration maps */
 } gmlo_schedule;
 
-static void gmlo_schedule_unassign(gmlo_schedule *schedule) {
-  gmlo_leave(&schedule->chunks);
-  schedule->vrange_of = NULL;
-  schedule->vrange_count = schedule->vreg_count = schedule->remap_count = 0;
-}
-
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
-  gmlo_schedule_unassign(schedule);
   gmlo_free(host, schedule->moves);
   gmlo_free(host, schedule->begin);
   memset(schedule, 0, sizeof *schedule);
@@ -7542,7 +7779,7 @@ static uint32_t gmlo_recording_add_slot(gmlo_recording *l, size_t bytes, size_t 
   slot->bytes = bytes;
   slot->real_bytes = real_bytes;
   slot->alloc = alloc;
-  slot->freed = slot->peer = slot->tensor = GMLAKE_OFFLOAD_NONE;
+  slot->freed = slot->peer = slot->tensor = slot->range = GMLAKE_OFFLOAD_NONE;
   if (alloc != GMLAKE_OFFLOAD_NONE) l->allocs[l->alloc_count++] = (uint32_t)l->slot_count;
   l->slot_bytes += bytes;
   l->digest = (l->digest ^ bytes) * UINT64_C(0x9E3779B97F4A7C15);
@@ -7883,20 +8120,18 @@ typedef struct gmlo_absence {
 
 /* A schedule on a clock of its own. */
 typedef struct gmlo_schedule_sim {
-  gmlo_scope scope;             /* of what a schedule needs */
   uint64_t *ready_ns, *gone_ns; /* by live range: when its last copy back, and out, has ended */
   unsigned char *is_away;       /* by live range */
   uint64_t now_ns, out_ns, in_ns, first_ns;
-  double free_bytes;    /* that the operators may take at once */
-  uint64_t *left_ns;    /* when memory that copies leave is free: a list, */
-  size_t *left_bytes;   /* and how much of it, */
-  size_t left_at, left; /* from the one on, up to the other */
-  uint64_t host_ns;     /* until when the host is busy */
-  /* With vregs, which then say when memory is free: */
-  uint64_t *vreg_ns;              /* by vreg: when it is free */
-  uint64_t *vrange_ns;            /* by vrange: when the last use through it has ended */
-  const uint32_t **vrange_chunks; /* by vrange: what it had last; NULL: nothing yet */
-  size_t half;                    /* the half step */
+  uint64_t host_ns;   /* until when the host is busy */
+  gmlo_space space;   /* its chunks say when memory is free */
+  uint32_t *range_of; /* by live range: its range there; NONE */
+  uint32_t *last_of;  /* likewise, but the one that it had last */
+  size_t map_count;   /* chunks that were mapped in the last iteration */
+  int is_last;        /* iteration */
+  uint32_t *released; /* live ranges that left, one after the other; their memory is */
+  size_t released_at, released_count; /* taken from this one on */
+  int is_refused;                     /* host memory was */
 } gmlo_schedule_sim;
 
 typedef struct gmlo_scheduler {
@@ -8236,10 +8471,11 @@ static int gmlo_scheduler_take_way(gmlo_scheduler *c) {
   c->begin = (uint32_t *)gmlo_take(scope, 2 * n + 2, sizeof *c->begin);
   r->ready_ns = (uint64_t *)gmlo_take(scope, live_ranges, 2 * sizeof *r->ready_ns);
   r->is_away = (unsigned char *)gmlo_take(scope, live_ranges, 1);
-  r->left_ns = (uint64_t *)gmlo_take_unset(scope, most, 2 * sizeof *r->left_ns);
-  r->left_bytes = (size_t *)gmlo_take_unset(scope, most, 2 * sizeof *r->left_bytes);
+  r->range_of = (uint32_t *)gmlo_take(scope, live_ranges, sizeof *r->range_of);
+  r->last_of = (uint32_t *)gmlo_take(scope, live_ranges, sizeof *r->range_of);
+  r->released = (uint32_t *)gmlo_take_unset(scope, most, GMLO_ROUNDS * sizeof *r->released);
   if (c->absences == NULL || c->keys == NULL || c->begin == NULL || r->ready_ns == NULL ||
-      r->is_away == NULL || r->left_ns == NULL || r->left_bytes == NULL) {
+      r->is_away == NULL || r->range_of == NULL || r->last_of == NULL || r->released == NULL) {
     return 0;
   }
   c->order = c->keys + 2 * most;
@@ -8253,739 +8489,120 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, i
          GMLO_COPY_NS;
 }
 
-/* ---- Virtual registers: which chunks a tensor has ---- */
+/* ---- A simulation: GMLO_ROUNDS iterations of a schedule ---- */
 
-/* A virtual register (vreg) stands for a chunk, whichever that is. A tensor that has the same
-   vregs whenever it is there, at the same addresses, needs no mapping after the first time. So
-   each live range that comes and goes, a value, has a virtual range (vrange): addresses, and vregs
-   that no other value has while it is there. This is register allocation: values have live
-   intervals, and those of one vreg do not overlap. Time is counted in half steps from the cut
-   on: what is allocated in a step or comes back before it comes at 2 * step, what leaves behind it
-   leaves at 2 * step + 1, what is freed in it is gone at 2 * step + 2. Intervals get their vregs in
-   the order in which they begin (linear scan); the value's later ones reserve the same. Of the
-   vregs that suit, those are taken that are needed again soonest behind the value's end: what
-   leaves first comes back last, in most programs. Where none suits all the time, one is taken whose
-   reservation begins last; that one is gone, and its value is mapped to another when it comes back.
-   No value is moved while it is there: what is there across the cut reserves its vregs for both
-   ends, and is moved once in an iteration where it lost one. Cost: O(intervals * vregs) up to
-   GMLO_ASSIGN_WORK, and less where tensors of one size follow each other. */
-
-#define GMLO_VRANGES_TRIED 8u
-#define GMLO_VRANGES_SEEN 1024u              /* at most, for one that may be tried */
-#define GMLO_ASSIGN_WORK ((uint64_t)1 << 22) /* steps; then the first vregs that suit are taken */
-
-typedef struct gmlo_interval { /* when a live range is there; also in the list of a vreg */
-  struct gmlo_interval *next;
-  size_t begin, end;
-  size_t soft;                      /* when the copy to the host has ended, or `end` */
-  uint32_t value, number, position; /* [in a vreg's list] the value, its interval, its chunk */
-} gmlo_interval;
-
-typedef struct gmlo_vreg {
-  gmlo_interval *intervals; /* that have not ended, ascending */
-  size_t since;             /* when the last one that has ended did so */
-  size_t first;             /* 1 + the begin of the first interval; 0: none */
-} gmlo_vreg;
-
-typedef struct gmlo_choice { /* of a vreg: the smaller, the better, and then the older */
-  size_t cost, since;
-  uint32_t vreg;
-} gmlo_choice;
-
-typedef struct gmlo_value { /* a live range that comes and goes */
-  uint32_t live, count;     /* vregs */
-  uint32_t vrange;
-  size_t alloc, freed; /* half steps; free may lie beyond the end */
-  gmlo_interval *intervals;
-  size_t interval_count, at; /* at: the begin of the first one */
-  uint32_t *vregs;           /* by interval and chunk; NONE: not yet */
-  int is_around;             /* the last interval goes on as the first one */
-} gmlo_value;
-
-typedef struct gmlo_arrival { /* an interval begins */
-  size_t begin;
-  const gmlo_interval *interval;
-  uint32_t value, number;
-  int is_around;
-} gmlo_arrival;
-
-typedef struct gmlo_addresses { /* of a vrange */
-  size_t free_until, free_from; /* they are free between these */
-  uint32_t last;                /* the value that had them last */
-} gmlo_addresses;
-
-typedef struct gmlo_assign {
-  gmlo_scope scope;
-  const gmlo_scheduler *c;
-  gmlo_schedule *schedule;
-  gmlo_value *values;
-  gmlo_arrival *arrivals;
-  size_t value_count, arrival_count;
-  gmlo_vreg *vregs;
-  size_t vreg_max, call_max; /* call_max: the vregs of all intervals */
-  gmlo_choice *choices;      /* the best ones for an interval, ascending */
-  size_t choice_count;
-  size_t at;                 /* of the arrivals */
-  uint64_t work;             /* steps so far */
-  gmlo_addresses *addresses; /* by vrange */
-} gmlo_assign;
-
-/* Adds an interval, which may lie beyond the end or across it, to a list. */
-static int gmlo_assign_interval(gmlo_assign *u, gmlo_value *value, size_t begin, size_t end,
-                                size_t soft) {
-  size_t round = 2 * u->c->build.l->step_count;
-  gmlo_interval *interval, **link = &value->intervals;
-  if (begin >= round) begin -= round, end -= round, soft -= round;
-  if (end > round) {
-    if (!gmlo_assign_interval(u, value, 0, end - round, soft - round)) return 0;
-    end = soft = round;
-  }
-  interval = (gmlo_interval *)gmlo_take(&u->scope, 1, sizeof *interval);
-  if (interval == NULL) return 0;
-  interval->begin = begin;
-  interval->end = end;
-  interval->soft = soft < end ? end : soft;
-  while (*link != NULL && (*link)->begin < begin) link = &(*link)->next;
-  interval->next = *link;
-  *link = interval;
-  value->interval_count++;
+/* A live range gets addresses. 0 if host memory is refused. */
+static int gmlo_simulate_open(const gmlo_scheduler *c, gmlo_schedule_sim *r, uint32_t live) {
+  size_t bytes = gmlo_scheduler_bytes(c, live);
+  uint32_t id = gmlo_space_idle(&r->space, bytes, r->last_of[live], r->space.map_ns != 0);
+  if (id == GMLAKE_OFFLOAD_NONE) id = gmlo_space_add(&r->space, bytes);
+  r->is_refused |= id == GMLAKE_OFFLOAD_NONE;
+  if (r->is_refused) return 0;
+  gmlo_space_lift(&r->space, id, live);
+  r->space.ranges[id].used = bytes;
+  r->range_of[live] = r->last_of[live] = id;
   return 1;
 }
 
-/* The moves of one live range, from its allocation on; of one that exists all the time from a move
-   on that fetches it back. */
-typedef struct gmlo_trip {
-  uint32_t live;
-  size_t when, soft;
-  int is_in;
-} gmlo_trip;
+/* The memory of a range that was released is free. */
+static void gmlo_simulate_clear(gmlo_space *t, uint32_t id) {
+  if (id == GMLAKE_OFFLOAD_NONE || !t->ranges[id].is_released) return;
+  t->ranges[id].is_released = 0;
+  gmlo_space_hold(t, id, 0);
+}
 
-/* Lists all moves, from the cut on. `soft` is when the bytes of a copy out are on the host, if none
-   has to wait for memory. Copies that are queued at the end go on behind the cut, which the second
-   round sees. */
-static void gmlo_assign_trips(const gmlo_assign *u, gmlo_trip *trips) {
-  const gmlo_scheduler *c = u->c;
-  const gmlo_schedule *schedule = u->schedule;
-  size_t round, i, k, position, at, n = c->build.l->step_count;
-  uint64_t free_ns = 0;
-  for (round = 0; round < 2; round++) {
-    free_ns = free_ns > c->time_ns[n] ? free_ns - c->time_ns[n] : 0;
-    for (position = at = i = 0; position < n; position++) {
-      size_t step = (c->build.l->cut + position) % n;
-      for (k = schedule->begin[step]; k < schedule->begin[step + 1]; k++) {
-        const gmlo_move *move = &schedule->moves[k];
-        gmlo_trip *trip = &trips[i++];
-        trip->live = c->build.of[move->slot];
-        trip->is_in = move->is_in;
-        trip->soft = 2 * position + 1;
-        trip->when = trip->soft + (size_t)move->is_in;
-        if (move->is_in || !move->is_copy) continue;
-        if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
-        free_ns += gmlo_scheduler_copy_ns(c, trip->live, 0);
-        if (at < position + 1) at = position + 1;
-        while (at < 2 * n && c->time_ns[at] < free_ns) at++;
-        trip->soft = 2 * at;
-      }
+/* Those whose chunks the range had are cleared; and more, the first that left first, until there
+   are enough. */
+static void gmlo_simulate_need(gmlo_schedule_sim *r, const gmlo_range *range) {
+  gmlo_space *t = &r->space;
+  size_t i, count = range->used / t->chunk_bytes;
+  for (i = 0; i < count && r->space.map_ns != 0; i++)
+    if (range->chunks[i] < t->chunk_count)
+      gmlo_simulate_clear(t, t->chunks[range->chunks[i]].holder);
+  while (t->free_count < count && r->released_at < r->released_count)
+    gmlo_simulate_clear(t, r->range_of[r->released[r->released_at++]]);
+}
+
+/* It gets memory at `now` or later: when its chunks are free. Chunks that its addresses do not have
+   yet are mapped there by the host, when the last use there has ended. */
+static uint64_t gmlo_simulate_take(gmlo_schedule_sim *r, uint32_t live, uint64_t now) {
+  gmlo_space *t = &r->space;
+  uint32_t id = r->range_of[live], *chunks;
+  size_t i, count, moved;
+  if (r->is_refused || id == GMLAKE_OFFLOAD_NONE) return now;
+  chunks = t->ranges[id].chunks;
+  count = t->ranges[id].used / t->chunk_bytes;
+  gmlo_simulate_clear(t, id);
+  gmlo_simulate_need(r, &t->ranges[id]);
+  moved = gmlo_space_wish(t, id);
+  for (i = 0; i < count; i++) {
+    if (chunks[i] == GMLAKE_OFFLOAD_NONE) {
+      chunks[i] = (uint32_t)t->chunk_count;
+      r->is_refused |= !gmlo_space_see(t, chunks[i]);
+      if (r->is_refused) return now;
+      gmlo_space_take(t, chunks[i], id);
     }
+    if (t->chunks[chunks[i]].free_ns > now) now = t->chunks[chunks[i]].free_ns;
   }
-}
-
-/* Lists when a live range is there, by its moves. A live range that never comes is left out. */
-static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size_t count) {
-  const gmlo_recording *l = u->c->build.l;
-  const gmlo_live_range *live = &u->c->build.live_ranges[id];
-  gmlo_value *value = &u->values[u->value_count];
-  size_t i, round = 2 * l->step_count, first = 0, begin;
-  int is_whole = gmlo_live_is_whole(l, live), is_there = 1, ok = 1;
-  memset(value, 0, sizeof *value);
-  value->live = id;
-  if (is_whole) {
-    while (first < count && !trips[first].is_in) first++;
-    if (first == count || live->carried != GMLAKE_OFFLOAD_NONE) return 1;
-    value->alloc = begin = trips[first++].when;
-    value->freed = begin + round;
-  } else {
-    value->alloc = begin = 2 * gmlo_recording_way(l, l->cut, live->from);
-    value->freed = begin + 2 * (size_t)live->length;
-    while (first < count && trips[first].when < begin) first++;
-  }
-  for (i = 0; i + (size_t)is_whole < count && ok; i++) {
-    const gmlo_trip *trip = &trips[(first + i) % count];
-    size_t far = trip->when < value->alloc ? round : 0;
-    if (trip->is_in == is_there || trip->when + far >= value->freed) continue;
-    if (!trip->is_in)
-      ok = gmlo_assign_interval(u, value, begin, trip->when + far, trip->soft + far);
-    begin = trip->when + far;
-    is_there = trip->is_in;
-  }
-  if (is_there && begin < value->freed)
-    ok = ok && gmlo_assign_interval(u, value, begin, value->freed, value->freed);
-  if (value->intervals == NULL) return ok;
-  value->at = value->intervals->begin;
-  value->vrange = GMLAKE_OFFLOAD_NONE;
-  u->value_count++;
-  return ok;
-}
-
-/* Lists who comes and goes, and how many chunks the rest leaves. */
-static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
-  const gmlo_scheduler *c = u->c;
-  size_t i, count = u->schedule->begin[u->schedule->step_count], at = 0;
-  size_t live_ranges = c->build.live_count;
-  size_t fixed_bytes = 0;
-  gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips), *unsorted;
-  uint32_t *keys = (uint32_t *)gmlo_take(&u->scope, count + 1, 2 * sizeof *keys);
-  uint32_t *begin = (uint32_t *)gmlo_take(&u->scope, live_ranges + 1, sizeof *begin);
-  u->values = (gmlo_value *)gmlo_take(&u->scope, live_ranges + 1, sizeof *u->values);
-  if (trips == NULL || keys == NULL || begin == NULL || u->values == NULL) return 0;
-  unsorted = trips + count + 1;
-  gmlo_assign_trips(u, unsorted);
-  for (i = 0; i < count; i++) keys[i] = unsorted[i].live;
-  gmlo_sort_keys(keys, count, begin, live_ranges, keys + count);
-  for (i = 0; i < count; i++) trips[i] = unsorted[keys[count + i]];
-  for (i = 0; i < live_ranges; i++) {
-    size_t before = u->value_count, first = at;
-    while (at < count && trips[at].live == i) at++;
-    if (c->build.live_ranges[i].id == GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_assign_value(u, (uint32_t)i, trips + first, at - first)) return 0;
-    if (u->value_count == before) {
-      fixed_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
-    } else {
-      u->values[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
-    }
-  }
-  u->vreg_max =
-      c->desc->target_bytes > fixed_bytes ? (c->desc->target_bytes - fixed_bytes) / chunk_bytes : 0;
-  return 1;
-}
-
-/* Lists all intervals in the order of their begins, those around the end first. 0 if host memory is
-   refused. */
-static int gmlo_assign_list(gmlo_assign *u) {
-  size_t i, n, round = 2 * u->c->build.l->step_count, count = 0;
-  gmlo_arrival *unsorted;
-  uint32_t *keys, *begin;
-  for (i = 0; i < u->value_count; i++) count += u->values[i].interval_count;
-  u->arrivals = (gmlo_arrival *)gmlo_take(&u->scope, count + 1, 2 * sizeof *u->arrivals);
-  keys = (uint32_t *)gmlo_take(&u->scope, count + 1, 2 * sizeof *keys);
-  begin = (uint32_t *)gmlo_take(&u->scope, 2 * round + 3, sizeof *begin);
-  if (u->arrivals == NULL || keys == NULL || begin == NULL) return 0;
-  unsorted = u->arrivals + count;
-  for (i = 0; i < u->value_count; i++) {
-    gmlo_value *value = &u->values[i];
-    const gmlo_interval *interval = value->intervals;
-    for (n = 0; interval != NULL; interval = interval->next, n++) {
-      gmlo_arrival *arrival = &unsorted[u->arrival_count++];
-      arrival->begin = interval->begin;
-      arrival->interval = interval;
-      arrival->value = (uint32_t)i;
-      arrival->number = (uint32_t)n;
-      if (interval->next == NULL) value->is_around = value->at == 0 && interval->end == round;
-    }
-    u->call_max += n * value->count;
-    for (; n != 0; n--) unsorted[u->arrival_count - n].is_around = value->is_around;
-  }
-  for (i = 0; i < count; i++) keys[i] = 2 * (uint32_t)unsorted[i].begin + !unsorted[i].is_around;
-  gmlo_sort_keys(keys, count, begin, 2 * round + 2, keys + count);
-  for (i = 0; i < count; i++) u->arrivals[i] = unsorted[keys[count + i]];
-  return 1;
-}
-
-/* When an interval, or a later one of its value, and somebody else first want the vreg at once.
-   SIZE_MAX: they never do, and *out_gap is how long the vreg is free behind them. */
-static size_t gmlo_vreg_clash(const gmlo_vreg *vreg, const gmlo_interval *mine, int is_soft,
-                              size_t *out_gap) {
-  const gmlo_interval *other = vreg->intervals;
-  size_t end = 0;
-  while (mine != NULL && other != NULL) {
-    if (mine->begin < (is_soft ? other->soft : other->end) &&
-        other->begin < (is_soft ? mine->soft : mine->end)) {
-      return mine->begin > other->begin ? mine->begin : other->begin;
-    }
-    if (mine->begin < other->begin) {
-      end = mine->soft;
-      mine = mine->next;
-    } else {
-      other = other->next;
-    }
-  }
-  for (; mine != NULL; mine = mine->next) end = mine->soft;
-  *out_gap = other != NULL ? other->begin - end : SIZE_MAX / 2;
-  return SIZE_MAX;
-}
-
-/* How long a copy out that goes on behind the cut holds the vreg back then. */
-static size_t gmlo_vreg_late(const gmlo_vreg *vreg, const gmlo_interval *mine, size_t round) {
-  size_t late = 0;
-  for (; mine != NULL; mine = mine->next)
-    if (mine->soft > round + late) late = mine->soft - round;
-  return vreg->first != 0 && late >= vreg->first ? late - vreg->first + 1 : 0;
-}
-
-static int gmlo_interval_meets(const gmlo_interval *a, const gmlo_interval *b) {
-  return a->begin < b->end && b->begin < a->end;
-}
-
-/* Whether an interval of a vreg's list is there across the cut, so that it cannot be moved. */
-static int gmlo_assign_is_firm(const gmlo_assign *u, const gmlo_interval *interval) {
-  const gmlo_value *value = &u->values[interval->value];
-  return value->is_around && interval->number + 1 == value->interval_count;
-}
-
-/* Whether somebody is in the vreg when the interval begins; *out_is_firm: or will be there across
-   the cut before it ends. */
-static int gmlo_vreg_is_taken(const gmlo_assign *u, const gmlo_vreg *vreg,
-                              const gmlo_interval *interval, int *out_is_firm) {
-  const gmlo_interval *other;
-  *out_is_firm = 0;
-  for (other = vreg->intervals; other != NULL && other->begin < interval->end;
-       other = other->next) {
-    if (!gmlo_interval_meets(other, interval)) continue;
-    if (other->begin <= interval->begin) return 1;
-    *out_is_firm |= gmlo_assign_is_firm(u, other);
-  }
-  return 0;
-}
-
-/* When all that has begun in the vreg has left it. */
-static size_t gmlo_vreg_ready(const gmlo_vreg *vreg, size_t now) {
-  const gmlo_interval *interval;
-  size_t ready = 0;
-  for (interval = vreg->intervals; interval != NULL && interval->begin <= now;
-       interval = interval->next)
-    if (interval->soft > ready) ready = interval->soft;
-  return ready;
-}
-
-/* Forgets the intervals of a vreg that have ended. */
-static void gmlo_vreg_clear(gmlo_vreg *vreg, size_t now) {
-  while (vreg->intervals != NULL && vreg->intervals->soft <= now) {
-    vreg->since = vreg->intervals->soft;
-    vreg->intervals = vreg->intervals->next;
-  }
-}
-
-/* Writes an interval of a value down for a vreg. 0 if host memory is refused. */
-static int gmlo_assign_note(gmlo_assign *u, uint32_t id, const gmlo_interval *mine, uint32_t value,
-                            uint32_t number, uint32_t position) {
-  gmlo_interval *interval = (gmlo_interval *)gmlo_take(&u->scope, 1, sizeof *interval);
-  gmlo_interval **link = &u->vregs[id].intervals;
-  if (interval == NULL) return 0;
-  while (*link != NULL && (*link)->begin < mine->begin) link = &(*link)->next;
-  *interval = *mine;
-  interval->value = value;
-  interval->number = number;
-  interval->position = position;
-  interval->next = *link;
-  *link = interval;
-  if (u->vregs[id].first == 0 || u->vregs[id].first > mine->begin + 1)
-    u->vregs[id].first = mine->begin + 1;
-  u->values[value].vregs[number * u->values[value].count + position] = id;
-  return 1;
-}
-
-/* An interval takes a vreg: reservations that it meets are gone. Later intervals of the value
-   reserve the vreg where nobody else has. */
-static int gmlo_assign_fill(gmlo_assign *u, uint32_t id, const gmlo_arrival *arrival,
-                            uint32_t position) {
-  gmlo_value *value = &u->values[arrival->value];
-  uint32_t number = arrival->number;
-  const gmlo_interval *mine;
-  for (mine = arrival->interval; mine != NULL; mine = mine->next, number++) {
-    gmlo_interval **link = &u->vregs[id].intervals;
-    int must = number == arrival->number, meets = 0;
-    must |= arrival->number == 0 && value->is_around && mine->next == NULL;
-    if (value->vregs[number * value->count + position] != GMLAKE_OFFLOAD_NONE) continue;
-    while (*link != NULL) {
-      gmlo_interval *other = *link;
-      if (gmlo_interval_meets(other, mine) && must) {
-        gmlo_value *loser = &u->values[other->value];
-        loser->vregs[other->number * loser->count + other->position] = GMLAKE_OFFLOAD_NONE;
-        *link = other->next;
-        continue;
-      }
-      meets |= gmlo_interval_meets(other, mine);
-      link = &other->next;
-    }
-    if (!meets && !gmlo_assign_note(u, id, mine, arrival->value, number, position)) return 0;
-  }
-  return 1;
-}
-
-/* Whether the addresses of a vrange are free while the value lives. */
-static int gmlo_vrange_is_free(const gmlo_assign *u, size_t vrange, const gmlo_value *value) {
-  const gmlo_addresses *addresses = &u->addresses[vrange];
-  return value->freed <= addresses->free_from && value->alloc >= addresses->free_until;
-}
-
-/* The vregs that the vrange had last. */
-static const uint32_t *gmlo_assign_last(const gmlo_assign *u, size_t vrange) {
-  const gmlo_value *last = &u->values[u->addresses[vrange].last];
-  return last->vregs + (last->interval_count - 1) * last->count;
-}
-
-/* A vrange of the value's size whose vregs suit; NONE: there is none among the last few. */
-static uint32_t gmlo_assign_reuse(gmlo_assign *u, const gmlo_value *value) {
-  const gmlo_schedule *schedule = u->schedule;
-  size_t vrange, k, gap, round = 2 * u->c->build.l->step_count;
-  unsigned tried = 0, seen = 0;
-  for (vrange = schedule->vrange_count;
-       vrange-- != 0 && tried < GMLO_VRANGES_TRIED && seen < GMLO_VRANGES_SEEN; seen++) {
-    const uint32_t *vregs = gmlo_assign_last(u, vrange);
-    if (schedule->vranges[vrange].count != value->count || !gmlo_vrange_is_free(u, vrange, value))
-      continue;
-    tried++;
-    for (k = 0; k < value->count && vregs[k] != GMLAKE_OFFLOAD_NONE; k++) {
-      gmlo_vreg *vreg = &u->vregs[vregs[k]];
-      gmlo_vreg_clear(vreg, value->at);
-      if (gmlo_vreg_clash(vreg, value->intervals, 1, &gap) != SIZE_MAX ||
-          gmlo_vreg_late(vreg, value->intervals, round) != 0)
-        break;
-    }
-    u->work += k;
-    if (k == value->count) return (uint32_t)vrange;
-  }
-  u->work += seen / 4;
-  return GMLAKE_OFFLOAD_NONE;
-}
-
-/* Adds a choice to a list of the `most` best ones, ascending. */
-static void gmlo_choices_add(gmlo_choice *choices, size_t *count, size_t most, gmlo_choice choice) {
-  size_t at;
-  for (at = *count; at != 0; at--) {
-    const gmlo_choice *other = &choices[at - 1];
-    if (other->cost < choice.cost || (other->cost == choice.cost && other->since <= choice.since))
-      break;
-    if (at < most) choices[at] = *other;
-  }
-  if (at < most) choices[at] = choice;
-  *count += *count < most;
-}
-
-/* Chooses so many vregs for an interval, and opens new ones while there may be more, or where all
-   others are taken. */
-static void gmlo_assign_choose(gmlo_assign *u, const gmlo_interval *interval, size_t needed) {
-  gmlo_schedule *schedule = u->schedule;
-  size_t i, good = 0, most = u->vreg_max > needed ? u->vreg_max : needed;
-  gmlo_choice choice;
-  u->choice_count = 0;
-  for (i = 0; i < schedule->vreg_count && (good < needed || u->work < GMLO_ASSIGN_WORK); i++) {
-    gmlo_vreg *vreg = &u->vregs[i];
-    size_t clash;
-    int is_firm;
-    gmlo_vreg_clear(vreg, interval->begin);
-    choice.vreg = (uint32_t)i;
-    choice.since = vreg->since;
-    if (gmlo_vreg_clash(vreg, interval, 1, &choice.cost) == SIZE_MAX) {
-      size_t late = gmlo_vreg_late(vreg, interval, 2 * u->c->build.l->step_count);
-      good += late == 0;
-      if (late != 0) choice.cost = SIZE_MAX / 2 + 1 + late;
-    } else {
-      if (gmlo_vreg_is_taken(u, vreg, interval, &is_firm)) continue;
-      clash = gmlo_vreg_clash(vreg, interval, 0, &choice.cost);
-      choice.cost = clash == SIZE_MAX ? SIZE_MAX / 2 + 1 + gmlo_vreg_ready(vreg, interval->begin)
-                                      : SIZE_MAX - 1 - clash;
-      if (is_firm) choice.cost = SIZE_MAX;
-    }
-    gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
-  }
-  u->work += i + needed;
-  choice.cost = SIZE_MAX / 2;
-  choice.since = 0;
-  for (; (good < needed && schedule->vreg_count < most) || u->choice_count < needed; good++) {
-    choice.vreg = (uint32_t)schedule->vreg_count++;
-    gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
-  }
-}
-
-/* A live range comes for the first time: it gets a vrange, and *out_vregs if it is one that was
-   there. */
-static void gmlo_assign_open(gmlo_assign *u, uint32_t id, const uint32_t **out_vregs) {
-  const gmlo_recording *l = u->c->build.l;
-  gmlo_value *value = &u->values[id];
-  const gmlo_live_range *live = &u->c->build.live_ranges[value->live];
-  gmlo_schedule *schedule = u->schedule;
-  size_t round = 2 * l->step_count;
-  gmlo_addresses *addresses;
-  uint32_t vrange = GMLAKE_OFFLOAD_NONE;
-  if (value->freed <= round) vrange = gmlo_assign_reuse(u, value);
-  *out_vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vrange) : NULL;
-  if (vrange == GMLAKE_OFFLOAD_NONE) {
-    vrange = (uint32_t)schedule->vrange_count++;
-    schedule->vranges[vrange].count = value->count;
-    u->addresses[vrange].free_from = SIZE_MAX;
-  }
-  addresses = &u->addresses[vrange];
-  if (value->freed > round) addresses->free_from = value->alloc;
-  addresses->free_until = value->freed - (value->freed > round ? round : 0);
-  if (gmlo_live_is_whole(l, live)) addresses->free_from = 0;
-  addresses->last = id;
-  value->vrange = vrange;
-  schedule->vrange_of[live->slot] = vrange;
-  if (live->carried != GMLAKE_OFFLOAD_NONE) schedule->vrange_of[live->carried] = vrange;
-}
-
-/* Assigns an interval its vregs. 0 if host memory is refused. */
-static int gmlo_assign_one(gmlo_assign *u, const gmlo_arrival *arrival) {
-  gmlo_value *value = &u->values[arrival->value];
-  uint32_t *mine = value->vregs + (size_t)arrival->number * value->count, i, at = 0;
-  const uint32_t *had = NULL;
-  size_t missing = 0;
-  if (value->vrange == GMLAKE_OFFLOAD_NONE) gmlo_assign_open(u, arrival->value, &had);
-  for (i = 0; i < value->count; i++) missing += mine[i] == GMLAKE_OFFLOAD_NONE;
-  if (missing != 0 && had == NULL) gmlo_assign_choose(u, arrival->interval, missing);
-  for (i = 0; i < value->count; i++) {
-    if (mine[i] != GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_assign_fill(u, had != NULL ? had[i] : u->choices[at++].vreg, arrival, i)) return 0;
-  }
-  return 1;
-}
-
-/* Makes room for all vranges, vregs and calls. 0 if host memory is refused. */
-static int gmlo_assign_reserve(gmlo_assign *u) {
-  const gmlo_recording *l = u->c->build.l;
-  gmlo_schedule *plan = u->schedule;
-  gmlo_scope *scope = &plan->chunks;
-  size_t i, widest = 0, vranges = u->value_count + 1, calls = u->call_max + 1;
-  uint32_t *vregs = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *vregs);
-  for (i = 0; vregs != NULL && i < calls; i++) vregs[i] = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; vregs != NULL && i < u->value_count; i++) {
-    gmlo_value *value = &u->values[i];
-    value->vregs = vregs;
-    vregs += value->count * value->interval_count;
-    if (value->count > widest) widest = value->count;
-  }
-  u->vregs = (gmlo_vreg *)gmlo_take(&u->scope, calls, sizeof *u->vregs);
-  u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
-  u->addresses = (gmlo_addresses *)gmlo_take(&u->scope, vranges, sizeof *u->addresses);
-  *scope = gmlo_scope_of(&l->host);
-  plan->vrange_of = (uint32_t *)gmlo_take(scope, l->slot_count, sizeof *plan->vrange_of);
-  plan->vranges = (gmlo_vrange *)gmlo_take(scope, vranges, sizeof *plan->vranges);
-  plan->vintervals =
-      (gmlo_vinterval *)gmlo_take(scope, u->arrival_count + 1, sizeof *plan->vintervals);
-  plan->vregs = (uint32_t *)gmlo_take(scope, calls, sizeof *plan->vregs);
-  plan->calls = (uint64_t *)gmlo_take(scope, calls, sizeof *plan->calls);
-  plan->call_begin = (size_t *)gmlo_take(scope, calls + 2, sizeof *plan->call_begin);
-  return vregs != NULL && u->vregs != NULL && u->choices != NULL && u->addresses != NULL &&
-         plan->vrange_of != NULL && plan->vranges != NULL && plan->vintervals != NULL &&
-         plan->vregs != NULL && plan->calls != NULL && plan->call_begin != NULL;
-}
-
-static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size_t count) {
-  size_t i, moved = 0;
-  for (i = 0; i < count; i++) moved += from[i] != to[i];
-  return moved;
-}
-
-/* The vrange of the arrival gets a vinterval, unless its vregs are as before. *vreg_count: so
-   far. */
-static void gmlo_assign_write(gmlo_assign *u, const gmlo_arrival *arrival, size_t *vreg_count) {
-  const gmlo_value *value = &u->values[arrival->value];
-  const uint32_t *vregs = value->vregs + (size_t)arrival->number * value->count;
-  gmlo_schedule *plan = u->schedule;
-  gmlo_vrange *vrange = &plan->vranges[value->vrange];
-  gmlo_vinterval *vinterval = &plan->vintervals[vrange->first + vrange->vintervals];
-  if (vrange->vintervals != 0 &&
-      gmlo_schedule_moved(plan->vregs + vinterval[-1].vregs, vregs, vrange->count) == 0) {
-    return;
-  }
-  vrange->vintervals++;
-  vinterval->from = arrival->begin;
-  vinterval->vregs = *vreg_count;
-  memcpy(plan->vregs + *vreg_count, vregs, vrange->count * sizeof *vregs);
-  *vreg_count += vrange->count;
-}
-
-/* Counts the calls of an arrival, by vreg; or writes them down. First the count of a vreg is in
-   its entry of call_begin + 2; then the entry + 1 goes from its first call to its end. */
-static void gmlo_assign_call(gmlo_assign *u, const gmlo_arrival *arrival, uint64_t *calls) {
-  const gmlo_value *value = &u->values[arrival->value];
-  const uint32_t *vregs = value->vregs + (size_t)arrival->number * value->count;
-  size_t n, *begin = u->schedule->call_begin;
-  for (n = 0; n < value->count; n++) {
-    if (calls == NULL) {
-      begin[vregs[n] + 2]++;
-    } else {
-      calls[begin[vregs[n] + 1]++] = arrival->begin;
-    }
-  }
-}
-
-/* Writes down which vregs the vranges have, and when each is wanted. */
-static void gmlo_assign_close(gmlo_assign *u) {
-  gmlo_schedule *plan = u->schedule;
-  size_t i, n, at = 0;
-  for (i = 0; i < u->arrival_count; i++)
-    plan->vranges[u->values[u->arrivals[i].value].vrange].first++;
-  for (i = 0; i < plan->vrange_count; i++) {
-    n = plan->vranges[i].first;
-    plan->vranges[i].first = at;
-    at += n;
-  }
-  for (i = 0, at = 0; i < u->arrival_count; i++) {
-    gmlo_assign_write(u, &u->arrivals[i], &at);
-    gmlo_assign_call(u, &u->arrivals[i], NULL);
-  }
-  for (i = 0; i < plan->vreg_count; i++) plan->call_begin[i + 2] += plan->call_begin[i + 1];
-  for (i = 0; i < u->arrival_count; i++) gmlo_assign_call(u, &u->arrivals[i], plan->calls);
-  for (i = 0; i < plan->vrange_count; i++) {
-    const gmlo_vrange *vrange = &plan->vranges[i];
-    for (n = 0; vrange->vintervals > 1 && n < vrange->vintervals; n++) {
-      const gmlo_vinterval *from = &plan->vintervals[vrange->first + n];
-      const gmlo_vinterval *to = &plan->vintervals[vrange->first + (n + 1) % vrange->vintervals];
-      plan->remap_count +=
-          gmlo_schedule_moved(plan->vregs + from->vregs, plan->vregs + to->vregs, vrange->count);
-    }
-  }
-}
-
-/* Begins to assign chunks to all live ranges that come and go. 0: host memory was refused. */
-static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_schedule *plan,
-                             size_t chunk_bytes) {
-  const gmlo_recording *l = c->build.l;
-  size_t i;
-  memset(u, 0, sizeof *u);
-  u->scope = gmlo_scope_of(&l->host);
-  u->c = c;
-  u->schedule = plan;
-  if (l->step_count >= UINT32_MAX / 8 || !gmlo_assign_collect(u, chunk_bytes) ||
-      !gmlo_assign_list(u) || !gmlo_assign_reserve(u)) {
-    return 0;
-  }
-  for (i = 0; i < l->slot_count; i++) plan->vrange_of[i] = GMLAKE_OFFLOAD_NONE;
-  return 1;
-}
-
-/* Goes on with the next intervals, about `work` steps. 1: all are done; 0: there is more to do; -1:
-   host memory was refused. */
-static int gmlo_assign_go_on(gmlo_assign *u, uint64_t work) {
-  uint64_t stop = u->work + work;
-  for (; u->at < u->arrival_count && u->work < stop; u->at++)
-    if (!gmlo_assign_one(u, &u->arrivals[u->at])) return -1;
-  if (u->at < u->arrival_count) return 0;
-  gmlo_assign_close(u);
-  return 1;
-}
-
-/* Without host memory for them no live range has chunks. */
-static void gmlo_assign_leave(gmlo_assign *u, int is_done) {
-  gmlo_leave(&u->scope);
-  if (!is_done) gmlo_schedule_unassign(u->schedule);
-}
-
-/* The vregs of a vrange at a half step. */
-static const uint32_t *gmlo_schedule_vregs(const gmlo_schedule *plan, uint32_t vrange, size_t now) {
-  const gmlo_vrange *r = &plan->vranges[vrange];
-  const gmlo_vinterval *vintervals = plan->vintervals + r->first;
-  size_t i = r->vintervals;
-  while (i != 0 && vintervals[i - 1].from > now) i--;
-  return plan->vregs + vintervals[i != 0 ? i - 1 : r->vintervals - 1].vregs;
-}
-
-/* How long nobody wants the vreg from a half step on, which counts around the end. */
-static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t vreg, size_t now) {
-  const uint64_t *calls = plan->calls + plan->call_begin[vreg];
-  size_t count = plan->call_begin[vreg + 1] - plan->call_begin[vreg];
-  size_t round = 2 * plan->step_count, next = gmlo_count_below(calls, count, sizeof *calls, now);
-  if (next != count) return (size_t)calls[next] - now;
-  return count != 0 ? (size_t)calls[0] + round - now : round;
-}
-
-/* ---- A simulation: two iterations of a schedule ---- */
-
-/* Takes memory at `now` or later: when it is there. */
-static uint64_t gmlo_simulate_take(gmlo_schedule_sim *r, uint64_t now, size_t bytes) {
-  while (r->left_at < r->left && (r->left_ns[r->left_at] <= now || r->free_bytes < (double)bytes)) {
-    if (r->left_ns[r->left_at] > now) now = r->left_ns[r->left_at];
-    r->free_bytes += (double)r->left_bytes[r->left_at++];
-  }
-  r->free_bytes -= (double)bytes;
-  return now;
-}
-
-/* The vrange of a live range, or NONE. */
-static uint32_t gmlo_simulate_vrange(const gmlo_scheduler *c, const gmlo_schedule *plan,
-                                     uint32_t live) {
-  if (plan->vrange_of == NULL) return GMLAKE_OFFLOAD_NONE;
-  return plan->vrange_of[c->build.live_ranges[live].slot];
-}
-
-/* A live range gets the memory of its vregs at `now` or later: when they are free. Chunks that its
-   addresses do not have yet are mapped there by the host, when the last use there has ended. */
-static uint64_t gmlo_simulate_back(gmlo_schedule_sim *r, const gmlo_schedule *plan, uint32_t vrange,
-                                   uint64_t now) {
-  const uint32_t *vregs = gmlo_schedule_vregs(plan, vrange, r->half),
-                 *had = r->vrange_chunks[vrange];
-  size_t i, count = plan->vranges[vrange].count, moved = 0;
-  for (i = 0; i < count; i++)
-    if (r->vreg_ns[vregs[i]] > now) now = r->vreg_ns[vregs[i]];
-  if (had != NULL && had != vregs) moved = gmlo_schedule_moved(had, vregs, count);
-  r->vrange_chunks[vrange] = vregs;
-  if (moved == 0) return now;
-  if (r->host_ns < r->vrange_ns[vrange]) r->host_ns = r->vrange_ns[vrange];
-  r->host_ns += moved * GMLO_REMAP_NS;
+  if (moved == 0 || !r->is_last) return now;
+  r->map_count += moved;
+  if (r->host_ns < t->ranges[id].free_ns) r->host_ns = t->ranges[id].free_ns;
+  r->host_ns += moved * r->space.map_ns;
   return now > r->host_ns ? now : r->host_ns;
 }
 
-/* A live range's memory is free from `when` on, bytes at once if it has no vregs. */
-static void gmlo_simulate_leave(gmlo_schedule_sim *r, const gmlo_schedule *plan, uint32_t vrange,
-                                uint64_t when) {
-  const uint32_t *vregs = gmlo_schedule_vregs(plan, vrange, r->half);
+/* A live range's memory is free from `when` on. */
+static void gmlo_simulate_leave(gmlo_schedule_sim *r, uint32_t live, uint64_t when,
+                                int is_released) {
+  gmlo_space *t = &r->space;
+  gmlo_range *range;
   size_t i;
-  for (i = 0; i < plan->vranges[vrange].count; i++) r->vreg_ns[vregs[i]] = when;
-  r->vrange_ns[vrange] = when;
+  if (r->is_refused || r->range_of[live] == GMLAKE_OFFLOAD_NONE) return;
+  range = &t->ranges[r->range_of[live]];
+  range->free_ns = when;
+  for (i = 0; i < range->used / t->chunk_bytes; i++) t->chunks[range->chunks[i]].free_ns = when;
+  range->is_released = is_released;
+  if (is_released) {
+    r->released[r->released_count++] = live;
+  } else {
+    gmlo_space_hold(t, r->range_of[live], 0);
+  }
 }
 
 static void gmlo_simulate_move(const gmlo_scheduler *c, gmlo_schedule_sim *r,
-                               const gmlo_schedule *plan, const gmlo_move *move) {
-  uint32_t live = c->build.of[move->slot], vrange = gmlo_simulate_vrange(c, plan, live);
-  size_t bytes = gmlo_scheduler_bytes(c, live);
+                               const gmlo_move *move) {
+  uint32_t live = c->build.of[move->slot];
   r->host_ns += GMLO_HOST_NS;
   if (move->is_in) {
     uint64_t at = r->in_ns > r->now_ns ? r->in_ns : r->now_ns;
-    at = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_simulate_back(r, plan, vrange, at)
-                                       : gmlo_simulate_take(r, at, bytes);
+    if (r->is_away[live]) at = gmlo_simulate_take(r, live, at);
     if (at < r->gone_ns[live]) at = r->gone_ns[live];
     if (at < r->host_ns) at = r->host_ns;
     r->in_ns = r->ready_ns[live] = at + gmlo_scheduler_copy_ns(c, live, 1);
     r->is_away[live] = 0;
     return;
   }
-  r->is_away[live] = 1;
   r->gone_ns[live] = r->now_ns;
   if (move->is_copy) {
     if (r->out_ns < r->now_ns) r->out_ns = r->now_ns;
     if (r->out_ns < r->host_ns) r->out_ns = r->host_ns;
     r->gone_ns[live] = r->out_ns += gmlo_scheduler_copy_ns(c, live, 0);
   }
-  if (vrange != GMLAKE_OFFLOAD_NONE) {
-    gmlo_simulate_leave(r, plan, vrange, r->gone_ns[live]);
-  } else if (!move->is_copy) {
-    r->free_bytes += (double)bytes;
-  } else {
-    r->left_ns[r->left] = r->out_ns;
-    r->left_bytes[r->left++] = bytes;
-  }
+  if (!r->is_away[live]) gmlo_simulate_leave(r, live, r->gone_ns[live], 1);
+  r->is_away[live] = 1;
 }
 
 /* A step: waits for the memory of what is allocated in it, and for what it names. */
-static void gmlo_simulate_op(const gmlo_scheduler *c, gmlo_schedule_sim *r,
-                             const gmlo_schedule *plan, size_t index) {
+static void gmlo_simulate_op(const gmlo_scheduler *c, gmlo_schedule_sim *r, size_t index) {
   const gmlo_recording_step *step = &c->build.l->steps[index];
-  size_t i, bytes = 0;
-  uint32_t live, vrange;
+  size_t i;
+  uint32_t live;
   r->host_ns += step->time_ns < GMLO_HOST_NS ? step->time_ns : GMLO_HOST_NS;
   for (live = c->build.first[index]; live != GMLAKE_OFFLOAD_NONE;
        live = c->build.next_first[live]) {
-    vrange = gmlo_simulate_vrange(c, plan, live);
     r->is_away[live] = 0;
-    if (vrange != GMLAKE_OFFLOAD_NONE) {
-      r->now_ns = gmlo_simulate_back(r, plan, vrange, r->now_ns);
-    } else {
-      bytes += gmlo_scheduler_bytes(c, live);
-    }
+    if (gmlo_simulate_open(c, r, live)) r->now_ns = gmlo_simulate_take(r, live, r->now_ns);
   }
-  r->now_ns = gmlo_simulate_take(r, r->now_ns, plan->vrange_of == NULL ? bytes : 0);
   for (i = step->named_begin; i < step->named_end; i++) {
     uint64_t ready = r->ready_ns[c->build.of[c->build.l->named[i].slot]];
     if (ready > r->now_ns) r->now_ns = ready;
@@ -8993,54 +8610,79 @@ static void gmlo_simulate_op(const gmlo_scheduler *c, gmlo_schedule_sim *r,
   if (r->now_ns < r->host_ns) r->now_ns = r->host_ns;
   r->now_ns += step->time_ns;
   for (live = c->build.last[index]; live != GMLAKE_OFFLOAD_NONE; live = c->build.next_last[live]) {
-    if (r->is_away[live]) continue;
-    vrange = gmlo_simulate_vrange(c, plan, live);
-    if (vrange != GMLAKE_OFFLOAD_NONE) {
-      gmlo_simulate_leave(r, plan, vrange, r->now_ns);
-    } else {
-      r->free_bytes += (double)gmlo_scheduler_bytes(c, live);
-    }
+    if (!r->is_away[live]) gmlo_simulate_leave(r, live, r->now_ns, 0);
+    if (r->is_refused || r->range_of[live] == GMLAKE_OFFLOAD_NONE) continue;
+    gmlo_simulate_clear(&r->space, r->range_of[live]);
+    gmlo_space_lay(&r->space, r->range_of[live]);
+    r->range_of[live] = GMLAKE_OFFLOAD_NONE;
   }
+}
+
+/* Gives all live ranges that are there at the cut addresses, and memory, if they are not away then.
+   What neither moves nor comes nor goes needs none; the others share what it leaves. */
+static void gmlo_simulate_cut(gmlo_scheduler *c, const gmlo_schedule *schedule) {
+  const gmlo_recording *l = c->build.l;
+  gmlo_schedule_sim *r = &c->sim;
+  gmlo_space *t = &r->space;
+  size_t i, k, n = l->step_count, fixed_bytes = 0, most_bytes = 0;
+  uint32_t live;
+  memset(r->is_away, 2, c->build.live_count);
+  for (i = n; i-- != 0;) {
+    size_t index = (l->cut + i) % n;
+    for (k = schedule->begin[index + 1]; k-- != schedule->begin[index];)
+      r->is_away[c->build.of[schedule->moves[k].slot]] = (unsigned char)schedule->moves[k].is_in;
+  }
+  for (live = 0; live < c->build.live_count; live++) {
+    int never = r->is_away[live] == 2, crosses = gmlo_live_crosses(l, &c->build.live_ranges[live]);
+    if (never || !crosses) r->is_away[live] = 0;
+    if (c->build.live_ranges[live].length != 0) most_bytes += gmlo_scheduler_bytes(c, live);
+    if (c->build.live_ranges[live].length == 0 || !crosses) continue;
+    if (never && gmlo_live_is_whole(l, &c->build.live_ranges[live])) {
+      fixed_bytes += gmlo_scheduler_bytes(c, live);
+      continue;
+    }
+    if (gmlo_simulate_open(c, r, live) && !r->is_away[live]) (void)gmlo_simulate_take(r, live, 0);
+  }
+  i = c->desc->target_bytes > fixed_bytes ? (c->desc->target_bytes - fixed_bytes) / t->chunk_bytes
+                                          : 0;
+  if (i > most_bytes / t->chunk_bytes) i = most_bytes / t->chunk_bytes;
+  while (t->chunk_count < i && !r->is_refused)
+    r->is_refused |= !gmlo_space_see(t, (uint32_t)t->chunk_count);
 }
 
 /* Begins to simulate a schedule. 0 if host memory is refused. */
-static int gmlo_simulate_begin(gmlo_scheduler *c, const gmlo_schedule *schedule) {
-  const gmlo_recording *l = c->build.l;
+static int gmlo_simulate_begin(gmlo_scheduler *c, const gmlo_schedule *schedule,
+                               const gmlake_offload_memory *memory) {
   gmlo_schedule_sim *r = &c->sim;
   uint32_t live;
-  r->scope = gmlo_scope_of(&l->host);
-  r->vreg_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vreg_count + 1, sizeof *r->vreg_ns);
-  r->vrange_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vrange_count + 1, sizeof *r->vrange_ns);
-  r->vrange_chunks =
-      (const uint32_t **)gmlo_take(&r->scope, schedule->vrange_count + 1, sizeof *r->vrange_chunks);
-  if (r->vreg_ns == NULL || r->vrange_ns == NULL || r->vrange_chunks == NULL) return 0;
+  gmlo_space_init(&r->space, &c->build.l->host, memory->chunk_bytes, memory->map_ns);
   memset(r->ready_ns, 0, 2 * c->build.live_count * sizeof *r->ready_ns);
-  memset(r->is_away, 0, c->build.live_count);
   r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
-  r->left_at = r->left = 0;
-  r->free_bytes = (double)c->desc->target_bytes - (double)schedule->first_bytes;
-  for (live = c->build.first[l->cut]; live != GMLAKE_OFFLOAD_NONE;
-       live = c->build.next_first[live]) {
-    r->free_bytes += (double)gmlo_scheduler_bytes(c, live);
-  }
-  return 1;
+  r->map_count = r->released_at = r->released_count = 0;
+  r->is_last = r->is_refused = 0;
+  for (live = 0; live < c->build.live_count; live++)
+    r->range_of[live] = r->last_of[live] = GMLAKE_OFFLOAD_NONE;
+  gmlo_simulate_cut(c, schedule);
+  return !r->is_refused;
 }
 
-/* The i-th step of two iterations, by the times of the steps, the link's speed and what the host
-   has to do. In the end the second iteration took now_ns - first_ns. Returns the step's work. */
+/* The i-th step of these iterations, by the times of the steps, the link's speed and what the host
+   has to do. In the end the last one took now_ns - first_ns. Returns the step's work. */
 static size_t gmlo_simulate_step(gmlo_scheduler *c, const gmlo_schedule *schedule, size_t i) {
   const gmlo_recording *l = c->build.l;
   gmlo_schedule_sim *r = &c->sim;
   size_t k, n = l->step_count, index = (l->cut + i) % n;
-  if (i == n) r->first_ns = r->now_ns;
-  if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
-  r->half = 2 * (i % n);
-  gmlo_simulate_op(c, r, schedule, index);
-  for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
-    r->half = 2 * (i % n) + 1 + (size_t)schedule->moves[k].is_in;
-    gmlo_simulate_move(c, r, schedule, &schedule->moves[k]);
+  uint64_t work = r->space.work;
+  if (i == (GMLO_ROUNDS - 1) * n) {
+    r->is_last = 1;
+    r->first_ns = r->now_ns;
   }
+  if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
+  gmlo_simulate_op(c, r, index);
+  for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++)
+    gmlo_simulate_move(c, r, &schedule->moves[k]);
   k = schedule->begin[index + 1] - schedule->begin[index];
+  k += (size_t)(r->space.work - work) / 8;
   return 8 + 2 * (l->steps[index].named_end - l->steps[index].named_begin) + 8 * k;
 }
 
@@ -9208,7 +8850,6 @@ typedef enum gmlo_phase {
   GMLO_PHASE_PRUNE,   /* what is in vain is taken back; */
   GMLO_PHASE_RETURN,
   GMLO_PHASE_LIST,
-  GMLO_PHASE_ASSIGN, /* chunks */
   GMLO_PHASE_SIMULATE,
   GMLO_PHASE_DONE /* the last way has ended */
 } gmlo_phase;
@@ -9217,7 +8858,7 @@ typedef enum gmlo_phase {
 typedef struct gmlo_making {
   gmlo_recording *l; /* NULL: there is none */
   gmlake_offload_planner_desc desc;
-  size_t chunk_bytes;           /* 0: no vregs */
+  const gmlake_offload_memory *memory;
   int only_bound;               /* no schedule is made */
   const gmlo_schedule *present; /* of the session; NULL: it does not compete */
   uint64_t print;               /* of the recording */
@@ -9225,7 +8866,6 @@ typedef struct gmlo_making {
   gmlake_offload_planner *planner;
   gmlo_search search;
   gmlo_scheduler c;
-  gmlo_assign assign;
   gmlo_phase phase;
   unsigned number, way_count; /* of the way; how many are tried */
   gmlo_way way;
@@ -9360,14 +9000,15 @@ static int gmlo_making_bound(gmlo_making *m) {
   return 1;
 }
 
-/* Simulates two iterations of a schedule. */
+/* Simulates a schedule. */
 static int gmlo_making_run(gmlo_making *m, const gmlo_schedule *schedule) {
-  size_t count = 2 * m->l->step_count;
-  if (gmlo_making_begins(m) && !gmlo_simulate_begin(&m->c, schedule)) return -1;
-  for (; gmlo_making_goes_on(m, count); m->at++)
+  size_t count = GMLO_ROUNDS * m->l->step_count;
+  if (gmlo_making_begins(m) && !gmlo_simulate_begin(&m->c, schedule, m->memory))
+    m->c.sim.is_refused = 1;
+  for (; gmlo_making_goes_on(m, count) && !m->c.sim.is_refused; m->at++)
     m->work += gmlo_simulate_step(&m->c, schedule, m->at);
-  if (m->at == count) gmlo_leave(&m->c.sim.scope);
-  return m->at == count;
+  if (m->at == count || m->c.sim.is_refused) gmlo_space_leave(&m->c.sim.space);
+  return m->c.sim.is_refused ? -1 : m->at == count;
 }
 
 /* The schedule that the session has is simulated with the new times, if it is for this recording
@@ -9487,35 +9128,29 @@ static int gmlo_making_list(gmlo_making *m) {
   return gmlo_scheduler_list(c, schedule) ? 1 : -1;
 }
 
-static int gmlo_making_assign(gmlo_making *m) {
-  gmlo_assign *u = &m->assign;
-  uint64_t before;
-  int done = 0;
-  if (m->chunk_bytes == 0) return 1;
-  if (gmlo_making_begins(m)) {
-    if (!gmlo_assign_begin(u, &m->c, &m->other, m->chunk_bytes)) done = -1;
-    m->work += 8 * u->arrival_count + 4 * m->c.build.live_count + m->l->step_count;
-  } else {
-    before = u->work;
-    done = gmlo_assign_go_on(u, m->stop - m->work);
-    m->work += u->work - before + 1;
-  }
-  if (done == 0) return 0;
-  gmlo_assign_leave(u, done > 0);
-  return 1;
+static int gmlo_making_simulate(gmlo_making *m) {
+  int done = gmlo_making_run(m, &m->other);
+  m->other.map_count = m->c.sim.map_count;
+  return done;
 }
 
-static int gmlo_making_simulate(gmlo_making *m) { return gmlo_making_run(m, &m->other); }
+/* Whether a schedule needs less memory than another one; or as much, and copies less to the host;
+   or as much, and maps fewer chunks. */
+static int gmlo_schedule_is_lighter(const gmlo_schedule *a, const gmlo_schedule *b) {
+  if (a->planned_bytes != b->planned_bytes) return a->planned_bytes < b->planned_bytes;
+  if (a->out_bytes != b->out_bytes) return a->out_bytes < b->out_bytes;
+  return a->map_count < b->map_count;
+}
 
 /* A way has ended. Its schedule is taken if it is faster than the best one by one part in
-   GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. */
+   GMLO_WAY_GAIN; or if it is lighter, and none is faster by that. */
 static void gmlo_making_judge(gmlo_making *m) {
   const gmlo_schedule *other = &m->other, *best = m->is_present ? m->present : &m->schedule;
   uint64_t ns = m->c.sim.now_ns - m->c.sim.first_ns;
   if (m->has_best && ((other->planned_bytes > m->desc.target_bytes &&
                        other->planned_bytes > best->planned_bytes) ||
                       (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
-                       (other->remap_count >= best->remap_count ||
+                       (m->memory->map_ns == 0 || !gmlo_schedule_is_lighter(other, best) ||
                         ns > m->least_ns + m->least_ns / GMLO_WAY_GAIN)))) {
     gmlo_schedule_free(&m->l->host, &m->other);
   } else {
@@ -9535,26 +9170,26 @@ static void gmlo_making_judge(gmlo_making *m) {
 /* A part of the phase. 1: the phase is over; 0: there is more to do; -1: host memory is refused. */
 static int gmlo_making_part(gmlo_making *m) {
   static int (*const parts[])(gmlo_making *) = {
-      gmlo_making_build,   gmlo_making_steps,   gmlo_making_seal,    gmlo_making_search,
-      gmlo_making_prepare, gmlo_making_bound,   gmlo_making_present, gmlo_making_leave_by_plan,
-      gmlo_making_lower,   gmlo_making_prune,   gmlo_making_return,  gmlo_making_list,
-      gmlo_making_assign,  gmlo_making_simulate};
+      gmlo_making_build,   gmlo_making_steps, gmlo_making_seal,    gmlo_making_search,
+      gmlo_making_prepare, gmlo_making_bound, gmlo_making_present, gmlo_making_leave_by_plan,
+      gmlo_making_lower,   gmlo_making_prune, gmlo_making_return,  gmlo_making_list,
+      gmlo_making_simulate};
   return parts[m->phase](m);
 }
 
 /* Begins to plan a recording and to make a schedule. The recording, and the present schedule if
    there is one, stay as they are until that is left. */
 static void gmlo_making_begin(gmlo_making *m, gmlo_recording *l,
-                              const gmlake_offload_planner_desc *desc, size_t chunk_bytes,
-                              const gmlo_schedule *present) {
+                              const gmlake_offload_planner_desc *desc,
+                              const gmlake_offload_memory *memory, const gmlo_schedule *present) {
   memset(m, 0, sizeof *m);
   m->l = l;
   m->print = gmlo_recording_print(l);
   m->present = present;
   m->desc = *desc;
-  m->chunk_bytes = chunk_bytes;
+  m->memory = memory;
   m->way_count = GMLO_WAYS;
-  m->c.build.scope = m->c.sim.scope = m->assign.scope = gmlo_scope_of(&l->host);
+  m->c.build.scope = gmlo_scope_of(&l->host);
 }
 
 /* Goes on for about so many steps. 1: the schedule is made; 0: there is more to do; -1: host memory
@@ -9577,8 +9212,7 @@ static int gmlo_making_go_on(gmlo_making *m, uint64_t work) {
 
 static void gmlo_making_leave(gmlo_making *m) {
   if (m->l == NULL) return;
-  gmlo_leave(&m->assign.scope);
-  gmlo_leave(&m->c.sim.scope);
+  gmlo_space_leave(&m->c.sim.space);
   gmlo_schedule_free(&m->l->host, &m->other);
   gmlo_schedule_free(&m->l->host, &m->schedule);
   gmlo_build_leave(&m->c.build);
@@ -10001,38 +9635,10 @@ typedef struct gmlo_fence {
   uint64_t number;
 } gmlo_fence;
 
-typedef struct gmlo_range {
-  void *range;
-  char *ptr;
-  size_t bytes;
-  size_t used;            /* bytes from its begin on that its tensor has, or the last one had */
-  uint32_t tensor;        /* NONE: it is idle, */
-  uint64_t since;         /* since so many tensors had were freed, */
-  uint32_t before, after; /* between these on its shelf; or NONE */
-  uint32_t vrange;        /* of the schedule, whose tensors have it; or NONE */
-  uint32_t *chunks; /* that it was last given, by number; NULL where memory does not say that */
-} gmlo_range;
-
-typedef struct gmlo_shelf { /* idle ranges of one size: what became idle last is the first */
-  size_t bytes;
-  uint32_t first[2]; /* of no vrange; of one. NONE: there is none */
-} gmlo_shelf;
-
 typedef struct gmlo_place { /* where a range is */
   uint64_t address;
   uint32_t range;
 } gmlo_place;
-
-typedef struct gmlo_binding { /* what a vreg stands for */
-  uint32_t chunk;             /* its number; NONE: none yet */
-  uint32_t misses; /* how often the vreg's tensor got another one; halved if it did not */
-} gmlo_binding;
-
-typedef struct gmlo_chunk { /* of memory that has numbers for them */
-  uint32_t vreg;            /* that stands for it; NONE */
-  uint32_t holder;          /* the range with memory that has it; NONE */
-  int is_known;
-} gmlo_chunk;
 
 typedef struct gmlo_host_piece { /* of pinned memory */
   char *ptr;                     /* NULL: behind the last one of a slab */
@@ -10155,11 +9761,9 @@ struct gmlake_offload_session {
   uint32_t *open; /* in `ranks`: tensors that the open step names, or allocated in it */
   size_t open_count;
   size_t stuck_bytes; /* [S8] */
-  gmlo_range *ranges;
+  gmlo_space space;
   gmlo_place *by_address; /* of all ranges */
-  size_t range_count, range_capacity, address_capacity;
-  gmlo_shelf *shelves; /* by size, ascending */
-  size_t shelf_count, shelf_capacity;
+  size_t address_capacity;
   gmlo_host_piece *pieces; /* those of each slab, and behind them one that is never free */
   uint64_t *free_pieces;   /* numbers: a heap */
   size_t piece_count, piece_capacity, piece_bytes, free_count, free_capacity;
@@ -10185,23 +9789,18 @@ struct gmlake_offload_session {
   gmlo_detector detector; /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
-  gmlo_making making;        /* of the next one, */
-  gmlo_worker worker;        /* that goes on with it, */
-  gmlo_recording made;       /* for a copy of the known recording */
-  int makes_review;          /* `is_review` when it was begun */
-  int is_looking;            /* the next call looks at more events */
-  size_t made_bytes;         /* of the slots that it, or the present one, is for */
-  uint64_t call_work;        /* steps of planning in this call */
-  size_t over_from;          /* events of the known recording from this one on are complete; */
-  size_t timed;              /* steps of it whose times were read */
-  uint64_t timed_ns;         /* what these take together */
-  size_t at, alloc_at;       /* [S5]; allocations of the known recording so far */
-  uint32_t *range_by_vrange; /* by vrange of the schedule; NONE: none yet */
-  gmlo_binding *bindings;    /* by vreg of the schedule */
-  gmlo_chunk *chunks;        /* by number */
-  gmlo_choice *choices;      /* of chunks, for a range */
-  size_t chunk_count, chunk_capacity, choice_capacity;
-  gmlo_late *late; /* from late_at on */
+  gmlo_making making;  /* of the next one, */
+  gmlo_worker worker;  /* that goes on with it, */
+  gmlo_recording made; /* for a copy of the known recording */
+  int makes_review;    /* `is_review` when it was begun */
+  int is_looking;      /* the next call looks at more events */
+  size_t made_bytes;   /* of the slots that it, or the present one, is for */
+  uint64_t call_work;  /* steps of planning in this call */
+  size_t over_from;    /* events of the known recording from this one on are complete; */
+  size_t timed;        /* steps of it whose times were read */
+  uint64_t timed_ns;   /* what these take together */
+  size_t at, alloc_at; /* [S5]; allocations of the known recording so far */
+  gmlo_late *late;     /* from late_at on */
   size_t late_at, late_count, late_capacity;
   uint64_t tickets;
   uint64_t step;                        /* the number of the present or last one, from 1 on */
@@ -10215,7 +9814,6 @@ struct gmlake_offload_session {
   unsigned varied;       /* known iterations with other sizes than the one before; up to a few */
   int is_open, is_held, is_busy;
   uint32_t open_stream_id;
-  uint64_t frees;
   double measured[2];            /* bytes/s of the directions; 0: not yet */
   uint64_t region, first_region; /* the last region's number, from 1 on; this iteration's first */
   uint64_t open_region;          /* 0: none is open */
@@ -10582,6 +10180,7 @@ static void gmlo_session_rank(gmlake_offload_session *s, uint32_t id) {
   gmlo_session_tensor *g = &s->tensors[id];
   uint64_t key = 0;
   gmlo_rank rank, former = g->rank;
+  s->space.ranges[g->range].is_released = g->is_released;
   if (!s->is_ranked) return;
   rank = gmlo_session_rank_of(s, g, &key);
   if (rank == former && (rank == GMLO_RANK_NONE || key == g->key)) return;
@@ -10906,6 +10505,7 @@ static void gmlo_session_follow_alloc(gmlake_offload_session *s, uint32_t tensor
   if (slot == GMLAKE_OFFLOAD_NONE) return;
   gmlo_recording_widen(gmlo_session_known(s), slot, s->tensors[tensor].bytes,
                        s->tensors[tensor].real_bytes);
+  gmlo_session_known(s)->slots[slot].range = s->tensors[tensor].range;
   gmlo_session_bind(s, tensor, slot);
   s->alloc_at++;
   s->alloc_bytes += s->tensors[tensor].bytes;
@@ -11015,289 +10615,38 @@ static gmlake_offload_result gmlo_session_take_pin(gmlake_offload_session *s, ui
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* ---- Virtual registers ---- */
-
-#define GMLO_MISSES 8u /* in a row, or nearly, before a vreg stands for another chunk */
-
-/* The vrange of a slot, or NONE. While sizes vary, only what lives in all iterations has one: the
-   others get the range and the chunks that became idle last, which the driver mostly has mapped. */
-static uint32_t gmlo_session_vrange(gmlake_offload_session *s, uint32_t slot) {
-  const gmlo_slot *known;
-  if (!gmlo_session_is_planned(s) || slot == GMLAKE_OFFLOAD_NONE || s->schedule.vrange_of == NULL) {
-    return GMLAKE_OFFLOAD_NONE;
-  }
-  known = &gmlo_session_known(s)->slots[slot];
-  if (s->steady_count == 0 &&
-      (known->alloc != GMLAKE_OFFLOAD_NONE || known->freed != GMLAKE_OFFLOAD_NONE)) {
-    return GMLAKE_OFFLOAD_NONE;
-  }
-  return s->schedule.vrange_of[slot];
-}
-
-/* The half step that the session is at. */
-static size_t gmlo_session_half(const gmlake_offload_session *s) {
-  const gmlo_schedule *plan = &s->schedule;
-  return 2 * ((s->at + plan->step_count - plan->cut) % plan->step_count);
-}
-
-static const uint32_t *gmlo_session_vregs(const gmlake_offload_session *s, uint32_t vrange) {
-  return gmlo_schedule_vregs(&s->schedule, vrange, gmlo_session_half(s));
-}
-
-/* From now on the vreg stands for the chunk. The vreg that did gets the former chunk. */
-static void gmlo_session_bind_chunk(gmlake_offload_session *s, uint32_t vreg, uint32_t chunk) {
-  uint32_t former = s->bindings[vreg].chunk, other = s->chunks[chunk].vreg;
-  s->bindings[vreg].chunk = chunk;
-  s->chunks[chunk].vreg = vreg;
-  if (other != GMLAKE_OFFLOAD_NONE) s->bindings[other].chunk = former;
-  if (former != GMLAKE_OFFLOAD_NONE) s->chunks[former].vreg = other;
-}
-
-/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a vreg. */
-static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
-  gmlo_chunk *chunks;
-  if (number >= s->chunk_count) {
-    chunks = (gmlo_chunk *)gmlo_grow(&s->desc.host, s->chunks, s->chunk_count,
-                                     (size_t)number + 1 - s->chunk_count, &s->chunk_capacity,
-                                     sizeof *chunks);
-    if (chunks == NULL) return 0;
-    s->chunks = chunks;
-    for (; s->chunk_count <= number; s->chunk_count++) {
-      chunks[s->chunk_count].vreg = chunks[s->chunk_count].holder = GMLAKE_OFFLOAD_NONE;
-      chunks[s->chunk_count].is_known = 0;
-    }
-  }
-  s->chunks[number].is_known = 1;
-  return 1;
-}
-
-/* A range has memory now, or has none any more. */
-static void gmlo_session_hold_chunks(gmlake_offload_session *s, uint32_t id, int is_held) {
-  const gmlo_range *range = &s->ranges[id];
-  size_t i, count = range->chunks != NULL ? range->used / s->memory.chunk_bytes : 0;
-  for (i = 0; i < count; i++) {
-    uint32_t chunk = range->chunks[i];
-    if (is_held && !gmlo_session_see(s, chunk)) continue;
-    if (chunk >= s->chunk_count) continue;
-    if (is_held) {
-      s->chunks[chunk].holder = id;
-    } else if (s->chunks[chunk].holder == id) {
-      s->chunks[chunk].holder = GMLAKE_OFFLOAD_NONE;
-    }
-  }
-}
-
-/* Lists the `count` free chunks that nobody will want for longest, or fewer. 0 if host memory is
-   refused. */
-static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
-  const gmlo_schedule *plan = &s->schedule;
-  size_t i, found = 0, now = gmlo_session_half(s);
-  void *choices =
-      gmlo_grow(&s->desc.host, s->choices, 0, count, &s->choice_capacity, sizeof *s->choices);
-  if (choices == NULL) return 0;
-  s->choices = (gmlo_choice *)choices;
-  for (i = 0; i < s->chunk_count; i++) {
-    const gmlo_chunk *chunk = &s->chunks[i];
-    gmlo_choice choice;
-    if (!chunk->is_known || chunk->holder != GMLAKE_OFFLOAD_NONE) continue;
-    choice.vreg = (uint32_t)i;
-    choice.since = 0;
-    choice.cost = 0;
-    if (chunk->vreg != GMLAKE_OFFLOAD_NONE)
-      choice.cost = 4 * plan->step_count - gmlo_schedule_rest(plan, chunk->vreg, now);
-    gmlo_choices_add(s->choices, &found, count, choice);
-  }
-  return found;
-}
-
-/* Writes down which chunks a range wants: those of its vrange; where these are not there, others
-   that are free for long. What is wanted is held from here on. */
-static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t vrange) {
-  gmlo_range *range = &s->ranges[id];
-  size_t i, count = range->used / s->memory.chunk_bytes, missing = 0, at = 0;
-  const uint32_t *vregs = vrange != GMLAKE_OFFLOAD_NONE ? gmlo_session_vregs(s, vrange) : NULL;
-  for (i = 0; i < count; i++) {
-    range->chunks[i] = GMLAKE_OFFLOAD_NONE;
-    if (vrange != GMLAKE_OFFLOAD_NONE) range->chunks[i] = s->bindings[vregs[i]].chunk;
-    if (range->chunks[i] != GMLAKE_OFFLOAD_NONE &&
-        s->chunks[range->chunks[i]].holder == GMLAKE_OFFLOAD_NONE) {
-      s->chunks[range->chunks[i]].holder = id;
-    } else {
-      range->chunks[i] = GMLAKE_OFFLOAD_NONE;
-      missing++;
-    }
-  }
-  if (missing == 0 || vrange == GMLAKE_OFFLOAD_NONE) return;
-  missing = gmlo_session_spare(s, missing);
-  for (i = 0; i < count && at < missing; i++) {
-    if (range->chunks[i] != GMLAKE_OFFLOAD_NONE) continue;
-    range->chunks[i] = s->choices[at++].vreg;
-    s->chunks[range->chunks[i]].holder = id;
-  }
-}
-
-/* Whether a vrange has a vreg for each chunk of a tensor. A smaller one has the first of them. */
-static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vrange, size_t bytes) {
-  return s->schedule.vranges[vrange].count >= bytes / s->memory.chunk_bytes;
-}
-
-/* Writes down which chunks a range of the vrange has. A vreg whose chunk was not to be had stands
-   for it for a while: that the other one has it may be an exception. */
-static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range *range,
-                                     uint32_t vrange) {
-  size_t i, count = range->used / s->memory.chunk_bytes;
-  const uint32_t *vregs = gmlo_session_vregs(s, vrange);
-  GMLAKE_OFFLOAD_ASSERT(gmlo_session_is_wide(s, vrange, range->used));
-  for (i = 0; i < count; i++) {
-    uint32_t vreg = vregs[i], chunk = range->chunks[i];
-    gmlo_binding *binding = &s->bindings[vreg];
-    if (chunk >= s->chunk_count) continue;
-    binding->misses = binding->chunk == chunk ? binding->misses / 2 : binding->misses + 1;
-    if (binding->chunk != GMLAKE_OFFLOAD_NONE && binding->misses <= GMLO_MISSES) continue;
-    binding->misses = 0;
-    gmlo_session_bind_chunk(s, vreg, chunk);
-  }
-}
-
-/* The first shelf of so many bytes or more. */
-static size_t gmlo_session_shelf(const gmlake_offload_session *s, size_t bytes) {
-  return gmlo_count_to(s->shelves, s->shelf_count, sizeof *s->shelves, bytes - 1);
-}
-
-/* Of two ranges, or NONE, the one that became idle later. */
-static uint32_t gmlo_session_later(const gmlake_offload_session *s, uint32_t a, uint32_t b) {
-  if (a == GMLAKE_OFFLOAD_NONE || b == GMLAKE_OFFLOAD_NONE) return a != GMLAKE_OFFLOAD_NONE ? a : b;
-  return s->ranges[b].since > s->ranges[a].since ? b : a;
-}
-
-/* Lays an idle range on its shelf, as the first. */
-static void gmlo_session_lay(gmlake_offload_session *s, uint32_t id) {
-  gmlo_range *range = &s->ranges[id];
-  gmlo_shelf *shelf = &s->shelves[gmlo_session_shelf(s, range->bytes)];
-  uint32_t *first = &shelf->first[range->vrange != GMLAKE_OFFLOAD_NONE];
-  range->before = GMLAKE_OFFLOAD_NONE;
-  range->after = *first;
-  if (*first != GMLAKE_OFFLOAD_NONE) s->ranges[*first].before = id;
-  *first = id;
-}
-
-/* Takes an idle range off its shelf. */
-static void gmlo_session_lift(gmlake_offload_session *s, uint32_t id) {
-  gmlo_range *range = &s->ranges[id];
-  gmlo_shelf *shelf = &s->shelves[gmlo_session_shelf(s, range->bytes)];
-  uint32_t *first = &shelf->first[range->vrange != GMLAKE_OFFLOAD_NONE];
-  if (range->before == GMLAKE_OFFLOAD_NONE) {
-    *first = range->after;
-  } else {
-    s->ranges[range->before].after = range->after;
-  }
-  if (range->after != GMLAKE_OFFLOAD_NONE) s->ranges[range->after].before = range->before;
-}
-
-static void gmlo_session_set_vrange(gmlake_offload_session *s, uint32_t id, uint32_t vrange) {
-  int is_idle = s->ranges[id].tensor == GMLAKE_OFFLOAD_NONE;
-  if (is_idle) gmlo_session_lift(s, id);
-  s->ranges[id].vrange = vrange;
-  if (is_idle) gmlo_session_lay(s, id);
-}
-
-/* No range has a vrange any more: each shelf's two lists become one. */
-static void gmlo_session_clear_vranges(gmlake_offload_session *s) {
-  size_t i;
-  for (i = 0; i < s->range_count; i++) s->ranges[i].vrange = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < s->shelf_count; i++) {
-    uint32_t a = s->shelves[i].first[0], b = s->shelves[i].first[1], last = GMLAKE_OFFLOAD_NONE;
-    s->shelves[i].first[0] = s->shelves[i].first[1] = GMLAKE_OFFLOAD_NONE;
-    while (a != GMLAKE_OFFLOAD_NONE || b != GMLAKE_OFFLOAD_NONE) {
-      uint32_t next = gmlo_session_later(s, a, b);
-      if (next == a) {
-        a = s->ranges[a].after;
-      } else {
-        b = s->ranges[b].after;
-      }
-      *(last != GMLAKE_OFFLOAD_NONE ? &s->ranges[last].after : &s->shelves[i].first[0]) = next;
-      s->ranges[next].before = last;
-      s->ranges[next].after = GMLAKE_OFFLOAD_NONE;
-      last = next;
-    }
-  }
-}
-
-/* A new schedule has vregs: its vranges get the ranges and chunks of the tensors that are there.
-   Without host memory for that no tensor has a vreg. */
-static void gmlo_session_assign(gmlake_offload_session *s) {
-  const gmlake_offload_host *host = &s->desc.host;
-  const gmlo_schedule *plan = &s->schedule;
-  size_t i;
-  gmlo_free(host, s->range_by_vrange);
-  gmlo_free(host, s->bindings);
-  s->range_by_vrange = NULL;
-  s->bindings = NULL;
-  gmlo_session_clear_vranges(s);
-  for (i = 0; i < s->chunk_count; i++) s->chunks[i].vreg = GMLAKE_OFFLOAD_NONE;
-  if (plan->vrange_of != NULL) {
-    s->bindings = (gmlo_binding *)gmlo_zeroed(host, plan->vreg_count + 1, sizeof *s->bindings);
-    s->range_by_vrange =
-        (uint32_t *)gmlo_zeroed(host, plan->vrange_count + 1, sizeof *s->range_by_vrange);
-  }
-  if (s->bindings == NULL || s->range_by_vrange == NULL) {
-    gmlo_schedule_unassign(&s->schedule);
-    return;
-  }
-  for (i = 0; i < plan->vreg_count; i++) s->bindings[i].chunk = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < plan->vrange_count; i++) s->range_by_vrange[i] = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < s->tensor_count; i++) {
-    const gmlo_session_tensor *g = &s->tensors[i];
-    uint32_t vrange = g->lives ? gmlo_session_vrange(s, g->slot) : GMLAKE_OFFLOAD_NONE;
-    if (vrange == GMLAKE_OFFLOAD_NONE || s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE ||
-        !gmlo_session_is_wide(s, vrange, g->bytes)) {
-      continue;
-    }
-    s->range_by_vrange[vrange] = g->range;
-    s->ranges[g->range].vrange = vrange;
-    if (g->has_memory) gmlo_session_note_chunks(s, &s->ranges[g->range], vrange);
-  }
-}
+/* ---- Chunks ---- */
 
 static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
                                                   uint32_t stream_id);
 
-/* What the schedule lets go leaves where it has chunks of the vrange. [S9] */
-static gmlake_offload_result gmlo_session_clear(gmlake_offload_session *s, uint32_t vrange,
-                                                size_t count, uint32_t stream_id) {
-  const uint32_t *vregs = gmlo_session_vregs(s, vrange);
-  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+/* What the schedule lets go leaves where it has chunks that the range had. [S9] */
+static void gmlo_session_clear(gmlake_offload_session *s, uint32_t id, uint32_t stream_id) {
+  const gmlo_space *t = &s->space;
   size_t i;
-  for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
-    uint32_t chunk = s->bindings[vregs[i]].chunk, holder, tensor;
-    if (chunk == GMLAKE_OFFLOAD_NONE) continue;
-    holder = s->chunks[chunk].holder;
-    tensor = holder != GMLAKE_OFFLOAD_NONE ? s->ranges[holder].tensor : GMLAKE_OFFLOAD_NONE;
-    if (tensor != GMLAKE_OFFLOAD_NONE && s->tensors[tensor].is_released)
-      result = gmlo_session_discard(s, tensor, stream_id);
+  for (i = 0; i < t->ranges[id].used / t->chunk_bytes; i++) {
+    uint32_t chunk = t->ranges[id].chunks[i], holder, tensor;
+    if (chunk >= t->chunk_count) continue;
+    holder = t->chunks[chunk].holder;
+    tensor = holder != GMLAKE_OFFLOAD_NONE ? t->ranges[holder].tensor : GMLAKE_OFFLOAD_NONE;
+    if (tensor != GMLAKE_OFFLOAD_NONE && s->tensors[tensor].is_released &&
+        gmlo_session_discard(s, tensor, stream_id) != GMLAKE_OFFLOAD_OK) {
+      return;
+    }
   }
-  return result;
 }
 
-/* Gives a tensor's range memory: the chunks of its vrange, if it has one. */
+/* Gives a tensor's range memory: the chunks that it had, if they are free. */
 static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint32_t stream_id) {
-  uint32_t id = s->tensors[tensor].range, vrange = s->ranges[id].vrange;
-  gmlo_range *range = &s->ranges[id];
+  uint32_t id = s->tensors[tensor].range;
+  gmlo_range *range = &s->space.ranges[id];
   void *stream = s->streams[stream_id]->stream;
   int code;
-  if (range->chunks == NULL)
-    return s->memory.commit(s->memory.user, range->range, range->used, NULL, stream);
-  if (vrange != GMLAKE_OFFLOAD_NONE &&
-      (!gmlo_session_is_planned(s) || !gmlo_session_is_wide(s, vrange, range->used))) {
-    vrange = GMLAKE_OFFLOAD_NONE; /* the range is wider than what it is for */
-  }
-  if (vrange != GMLAKE_OFFLOAD_NONE)
-    (void)gmlo_session_clear(s, vrange, range->used / s->memory.chunk_bytes, stream_id);
-  gmlo_session_wish(s, id, vrange);
-  gmlo_session_hold_chunks(s, id, 0); /* it may get others */
+  if (gmlo_session_is_planned(s) && s->space.map_ns != 0) gmlo_session_clear(s, id, stream_id);
+  (void)gmlo_space_wish(&s->space, id);
+  gmlo_space_hold(&s->space, id, 0); /* it may get others */
   code = s->memory.commit(s->memory.user, range->range, range->used, range->chunks, stream);
-  if (code == 0) gmlo_session_hold_chunks(s, id, 1);
-  if (code == 0 && vrange != GMLAKE_OFFLOAD_NONE) gmlo_session_note_chunks(s, range, vrange);
+  if (code == 0) gmlo_space_hold(&s->space, id, 1);
   return code;
 }
 
@@ -11327,7 +10676,7 @@ static int gmlo_session_copy_pieces(gmlake_offload_session *s, const gmlo_sessio
   size_t at, left = g->real_bytes;
   memset(&copy, 0, sizeof copy);
   copy.to_host = direction == GMLO_OUT;
-  copy.device_ptr = s->ranges[g->range].ptr;
+  copy.device_ptr = s->space.ranges[g->range].ptr;
   for (at = g->pin; at != GMLAKE_OFFLOAD_NONE; at = s->pieces[at].next) {
     copy.host_ptr = s->pieces[at].ptr;
     copy.bytes = s->pieces[at].run * s->piece_bytes;
@@ -11381,12 +10730,12 @@ static gmlake_offload_result gmlo_session_copy_out(gmlake_offload_session *s, ui
 static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
                                                   uint32_t stream_id) {
   gmlo_session_tensor *g = &s->tensors[tensor];
-  gmlo_range *range = &s->ranges[g->range];
+  gmlo_range *range = &s->space.ranges[g->range];
   if (!gmlo_session_follow_uses(s, g, stream_id) ||
       s->memory.discard(s->memory.user, range->range, range->used, s->streams[stream_id]->stream)) {
     return gmlo_session_refused(s, tensor, "a tensor's memory could not be given up; it stays");
   }
-  gmlo_session_hold_chunks(s, g->range, 0);
+  gmlo_space_hold(&s->space, g->range, 0);
   g->has_memory = g->has_bytes = g->is_released = 0;
   g->use_count = 0;
   g->back = 0;
@@ -11466,7 +10815,7 @@ static gmlake_offload_result gmlo_session_broken(gmlake_offload_session *s, uint
 static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint32_t tensor,
                                                  uint32_t stream_id, int is_demand, int *out_full) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  const gmlo_range *range = &s->ranges[s->tensors[tensor].range];
+  const gmlo_range *range = &s->space.ranges[s->tensors[tensor].range];
   int code = 1;
   *out_full = 0;
   while (result == GMLAKE_OFFLOAD_OK) {
@@ -11804,11 +11153,6 @@ static int gmlo_session_go_on(gmlake_offload_session *s) {
   return done;
 }
 
-/* The bytes of the chunks that a schedule assigns; 0: the memory does not let it. */
-static size_t gmlo_session_chunk_bytes(const gmlake_offload_session *s) {
-  return s->memory.is_numbered ? s->memory.chunk_bytes : 0;
-}
-
 /* From now on that is the schedule. */
 static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_schedule *schedule) {
   const gmlo_recording *l = gmlo_session_known(s);
@@ -11820,7 +11164,6 @@ static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_s
     if (l->slots[i].alloc == GMLAKE_OFFLOAD_NONE) s->begun_bytes += l->slots[i].bytes;
   s->has_schedule = 1;
   s->followed = 0;
-  gmlo_session_assign(s);
   s->stats.plan_count++;
 }
 
@@ -11831,7 +11174,6 @@ static void gmlo_session_keep_schedule(gmlake_offload_session *s) {
   schedule->step_ns = m->c.time_ns[m->l->step_count];
   schedule->added_ns = m->best_ns > schedule->step_ns ? m->best_ns - schedule->step_ns : 0;
   schedule->least_ns = m->bound_ns;
-  gmlo_session_assign(s); /* by which chunks they have when the host no longer pins and maps */
   s->stats.plan_count++;
 }
 
@@ -11853,8 +11195,7 @@ static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) 
     return;
   }
   s->makes_review = is_review;
-  gmlo_making_begin(&s->making, made, &desc, gmlo_session_chunk_bytes(s),
-                    s->has_schedule ? &s->schedule : NULL);
+  gmlo_making_begin(&s->making, made, &desc, &s->memory, s->has_schedule ? &s->schedule : NULL);
 }
 
 /* ---- Regions ---- */
@@ -11964,7 +11305,7 @@ static int gmlo_session_simulate(gmlake_offload_session *s) {
   gmlo_proposal_free(&s->desc.host, &p->tried);
   if (!gmlo_session_propose(s, p, p->number, &p->tried)) return 0;
   gmlo_recording_match(&p->tried.recording);
-  gmlo_making_begin(&s->making, &p->tried.recording, &desc, gmlo_session_chunk_bytes(s), NULL);
+  gmlo_making_begin(&s->making, &p->tried.recording, &desc, &s->memory, NULL);
   s->making.only_bound = only_bound;
   s->making.way_count = GMLO_KEEP_WAYS;
   s->making.work = GMLO_PROPOSAL_WORK * p->recording.step_count + p->recording.named_count;
@@ -12354,7 +11695,6 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_s
     s->has_schedule = 0;
     gmlo_session_stop_making(s);
     gmlo_schedule_free(&s->desc.host, &s->schedule);
-    gmlo_session_assign(s);
   }
   s->is_confirmed = is_alike;
   s->is_timed = 0;
@@ -12507,104 +11847,38 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 /* ---- Tensors ---- */
 
-#define GMLO_RANGES_SEEN 64u /* idle ranges of one size that are looked at */
-
-/* Whether a range maps nothing for so many bytes: the chunks that it had last are free. */
-static int gmlo_session_is_mapped(const gmlake_offload_session *s, const gmlo_range *range,
-                                  size_t bytes) {
-  size_t i, count = range->chunks != NULL ? bytes / s->memory.chunk_bytes : 0;
-  for (i = 0; i < count; i++) {
-    uint32_t chunk = range->chunks[i];
-    if (chunk >= s->chunk_count || s->chunks[chunk].holder != GMLAKE_OFFLOAD_NONE) return 0;
-  }
-  return 1;
-}
-
-/* An idle range with room for so many bytes: the one of that vrange; or, of no vrange, one of the
-   smallest. Of these the one that became idle last: of those that map nothing, if there are some,
-   else of all. NONE: there is none. */
-static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
-                                        uint32_t vrange) {
-  uint32_t best = GMLAKE_OFFLOAD_NONE, at, seen = 0;
-  size_t i;
-  if (vrange != GMLAKE_OFFLOAD_NONE && s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE) {
-    const gmlo_range *range = &s->ranges[s->range_by_vrange[vrange]];
-    if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes >= bytes)
-      return s->range_by_vrange[vrange];
-  }
-  for (i = gmlo_session_shelf(s, bytes); i < s->shelf_count; i++) {
-    const gmlo_shelf *shelf = &s->shelves[i];
-    if (shelf->bytes / 2 > bytes) return best;
-    best = shelf->first[0];
-    if (vrange == GMLAKE_OFFLOAD_NONE) best = gmlo_session_later(s, best, shelf->first[1]);
-    for (at = best; at != GMLAKE_OFFLOAD_NONE && seen < GMLO_RANGES_SEEN; seen++) {
-      if (gmlo_session_is_mapped(s, &s->ranges[at], bytes)) return at;
-      at = s->ranges[at].after;
-    }
-    if (best != GMLAKE_OFFLOAD_NONE) return best;
-  }
-  return best;
-}
-
-/* Makes a shelf for ranges of so many bytes. 0 if host memory is refused. */
-static int gmlo_session_make_shelf(gmlake_offload_session *s, size_t bytes) {
-  size_t at = gmlo_session_shelf(s, bytes);
-  gmlo_shelf *shelves;
-  if (at != s->shelf_count && s->shelves[at].bytes == bytes) return 1;
-  shelves = (gmlo_shelf *)gmlo_grow(&s->desc.host, s->shelves, s->shelf_count, 1,
-                                    &s->shelf_capacity, sizeof *shelves);
-  if (shelves == NULL) return 0;
-  s->shelves = shelves;
-  memmove(shelves + at + 1, shelves + at, (s->shelf_count++ - at) * sizeof *shelves);
-  shelves[at].bytes = bytes;
-  shelves[at].first[0] = shelves[at].first[1] = GMLAKE_OFFLOAD_NONE;
-  return 1;
-}
-
-/* A range of so many bytes for a tensor of the vrange. NONE if one is not to be had. */
-static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t vrange) {
-  uint32_t best = gmlo_session_idle_range(s, bytes, vrange), *chunks = NULL;
-  gmlo_range *ranges, *range;
+/* A range of so many bytes. NONE if one is not to be had. */
+static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t slot) {
+  gmlo_space *t = &s->space;
+  uint32_t id = gmlo_space_idle(
+      t, bytes,
+      slot != GMLAKE_OFFLOAD_NONE ? gmlo_session_known(s)->slots[slot].range : GMLAKE_OFFLOAD_NONE,
+      gmlo_session_is_planned(s) && s->space.map_ns != 0);
   gmlo_place *by_address;
+  gmlo_range *range;
   void *ptr = NULL;
   size_t at;
-  if (best != GMLAKE_OFFLOAD_NONE) return best;
-  ranges = (gmlo_range *)gmlo_grow(&s->desc.host, s->ranges, s->range_count, 1, &s->range_capacity,
-                                   sizeof *ranges);
-  if (ranges != NULL) s->ranges = ranges;
-  by_address = (gmlo_place *)gmlo_grow(&s->desc.host, s->by_address, s->range_count, 1,
+  if (id != GMLAKE_OFFLOAD_NONE) return id;
+  by_address = (gmlo_place *)gmlo_grow(&s->desc.host, s->by_address, t->range_count, 1,
                                        &s->address_capacity, sizeof *by_address);
   if (by_address != NULL) s->by_address = by_address;
-  if (ranges == NULL || by_address == NULL || !gmlo_session_make_shelf(s, bytes)) {
+  if (by_address != NULL) id = gmlo_space_add(t, bytes);
+  if (id == GMLAKE_OFFLOAD_NONE) {
     (void)gmlo_session_no_memory(s);
-    return best;
+    return id;
   }
-  range = &ranges[s->range_count];
-  if (s->memory.is_numbered) {
-    chunks = (uint32_t *)gmlo_zeroed(&s->desc.host, bytes / s->memory.chunk_bytes, sizeof *chunks);
-    if (chunks == NULL) {
-      (void)gmlo_session_no_memory(s);
-      return best;
-    }
-  }
+  range = &t->ranges[id];
   if (s->memory.reserve(s->memory.user, bytes, &range->range, &ptr) != 0) {
     (void)gmlo_session_refused(s, GMLAKE_OFFLOAD_NONE, "addresses for a tensor could not be had");
-    gmlo_free(&s->desc.host, chunks);
-    return best;
+    gmlo_space_drop(t);
+    return GMLAKE_OFFLOAD_NONE;
   }
-  range->chunks = chunks;
-  range->vrange = GMLAKE_OFFLOAD_NONE;
   range->ptr = (char *)ptr;
-  range->bytes = bytes;
-  range->used = 0;
-  range->tensor = GMLAKE_OFFLOAD_NONE;
-  range->since = 0;
-  at = gmlo_count_to(by_address, s->range_count, sizeof *by_address, (uintptr_t)ptr);
-  memmove(by_address + at + 1, by_address + at, (s->range_count - at) * sizeof *by_address);
+  at = gmlo_count_to(by_address, id, sizeof *by_address, (uintptr_t)ptr);
+  memmove(by_address + at + 1, by_address + at, (id - at) * sizeof *by_address);
   by_address[at].address = (uintptr_t)ptr;
-  by_address[at].range = (uint32_t)s->range_count;
-  gmlo_session_lay(s, (uint32_t)s->range_count);
-  return (uint32_t)s->range_count++;
+  by_address[at].range = id;
+  return id;
 }
 
 /* Makes room for one more tensor, also in the lists. 0 if host memory is refused. */
@@ -12647,29 +11921,19 @@ static uint32_t gmlo_session_new_tensor(gmlake_offload_session *s) {
 
 /* A tensor without memory. NONE: the error says why. */
 static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
-  size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk, wide;
-  uint32_t tensor = gmlo_session_new_tensor(s), range, vrange;
+  size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk;
+  uint32_t tensor = gmlo_session_new_tensor(s), range;
   gmlo_session_tensor *g;
   int is_listed;
   if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
   if (whole == 0) whole = chunk;
-  vrange = gmlo_session_vrange(s, gmlo_session_next_alloc(s, whole));
-  if (vrange != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, vrange, whole))
-    vrange = GMLAKE_OFFLOAD_NONE;
-  wide = vrange != GMLAKE_OFFLOAD_NONE ? s->schedule.vranges[vrange].count * chunk : whole;
-  range = gmlo_session_range(s, wide, vrange);
+  range = gmlo_session_range(s, whole, gmlo_session_next_alloc(s, whole));
   if (range == GMLAKE_OFFLOAD_NONE) return range;
-  if (vrange != GMLAKE_OFFLOAD_NONE && s->ranges[range].vrange != vrange) {
-    if (s->range_by_vrange[vrange] != GMLAKE_OFFLOAD_NONE)
-      gmlo_session_set_vrange(s, s->range_by_vrange[vrange], GMLAKE_OFFLOAD_NONE);
-    s->range_by_vrange[vrange] = range;
-    gmlo_session_set_vrange(s, range, vrange);
-  }
   g = &s->tensors[tensor];
   is_listed = g->is_listed; /* the number may have been another tensor's in this step */
   memset(g, 0, sizeof *g);
   g->is_listed = is_listed;
-  g->bytes = s->ranges[range].used = whole;
+  g->bytes = s->space.ranges[range].used = whole;
   g->real_bytes = bytes;
   g->range = range;
   g->pin = g->slot = g->learnt = g->carried = GMLAKE_OFFLOAD_NONE;
@@ -12696,8 +11960,7 @@ static gmlake_offload_result gmlo_session_alloc(gmlake_offload_session *s, uint3
   result = gmlo_session_commit(s, tensor, stream_id, 1, &full);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   g->lives = g->has_bytes = 1;
-  gmlo_session_lift(s, g->range);
-  s->ranges[g->range].tensor = tensor;
+  gmlo_space_lift(&s->space, g->range, tensor);
   (void)gmlo_heap_pop(s->spare_ids, &s->spare_count);
   gmlo_session_list(s, tensor);
   if (s->open_region == 0 || !s->is_again) /* else that depends on what is kept */
@@ -12707,6 +11970,7 @@ static gmlake_offload_result gmlo_session_alloc(gmlake_offload_session *s, uint3
   if (l != NULL) {
     g->learnt =
         gmlo_recording_add_slot(l, g->bytes, g->real_bytes, gmlo_session_now(s, l->step_count));
+    if (g->learnt != GMLAKE_OFFLOAD_NONE) l->slots[g->learnt].range = g->range;
   }
   gmlo_session_follow_alloc(s, tensor);
   gmlo_session_restamp(s, stream_id);
@@ -12716,15 +11980,12 @@ static gmlake_offload_result gmlo_session_alloc(gmlake_offload_session *s, uint3
 /* pre: its memory is gone. */
 static void gmlo_session_free_tensor(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_session_tensor *g = &s->tensors[tensor];
-  gmlo_range *range = &s->ranges[g->range];
   gmlo_recording *l = gmlo_session_recorded(s);
   if (l != NULL && g->learnt == GMLAKE_OFFLOAD_NONE) (void)gmlo_session_learn(s, g);
   if (l != NULL && !l->is_broken) l->slots[g->learnt].freed = (uint32_t)l->step_count;
   if (g->slot != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, tensor, GMLAKE_OFFLOAD_NONE);
   gmlo_session_unpin(s, g);
-  range->tensor = GMLAKE_OFFLOAD_NONE;
-  range->since = ++s->frees;
-  gmlo_session_lay(s, g->range);
+  gmlo_space_lay(&s->space, g->range);
   g->lives = 0;
   gmlo_heap_push(s->spare_ids, &s->spare_count, tensor);
   gmlo_session_settle_tensor(s, g);
@@ -12821,18 +12082,13 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   for (i = 0; i < s->stream_count; i++)
     (void)s->backend.stream_sync(s->backend.user, s->streams[i]->stream);
   for (i = 0; i < s->tensor_count; i++) {
-    const gmlo_range *range = &s->ranges[s->tensors[i].range];
+    const gmlo_range *range = &s->space.ranges[s->tensors[i].range];
     if (!s->tensors[i].has_memory) continue;
     (void)s->memory.discard(s->memory.user, range->range, range->used, s->backend.out_stream);
   }
-  for (i = 0; i < s->range_count; i++) {
-    s->memory.release(s->memory.user, s->ranges[i].range, s->backend.out_stream);
-    gmlo_free(&host, s->ranges[i].chunks);
-  }
-  gmlo_free(&host, s->range_by_vrange);
-  gmlo_free(&host, s->bindings);
-  gmlo_free(&host, s->chunks);
-  gmlo_free(&host, s->choices);
+  for (i = 0; i < s->space.range_count; i++)
+    s->memory.release(s->memory.user, s->space.ranges[i].range, s->backend.out_stream);
+  gmlo_space_leave(&s->space);
   for (i = 0; i < s->piece_count; i = n + 1) {
     for (n = i; s->pieces[n].ptr != NULL; n++) {
     }
@@ -12853,8 +12109,6 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->tensors);
   gmlo_free(&host, s->spare_ids);
   gmlo_free(&host, s->ranks);
-  gmlo_free(&host, s->shelves);
-  gmlo_free(&host, s->ranges);
   gmlo_free(&host, s->by_address);
   gmlo_free(&host, s->pieces);
   gmlo_free(&host, s->free_pieces);
@@ -12886,6 +12140,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s->memory = *desc->memory;
   s->known = -1;
   s->piece_bytes = s->memory.chunk_bytes;
+  gmlo_space_init(&s->space, &desc->host, s->memory.chunk_bytes, s->memory.map_ns);
   if (s->piece_bytes > GMLO_PIECE_MAX) s->piece_bytes = GMLO_PIECE_MAX;
   s->recordings[0].host = s->recordings[1].host = s->proposal.recording.host = desc->host;
   s->first_region = 1;
@@ -12962,7 +12217,8 @@ gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void
     result = tensor == GMLAKE_OFFLOAD_NONE ? session->error.result
                                            : gmlo_session_alloc(session, tensor, stream_id);
     if (result == GMLAKE_OFFLOAD_OK) *out_tensor = tensor;
-    if (result == GMLAKE_OFFLOAD_OK) *out_ptr = session->ranges[session->tensors[tensor].range].ptr;
+    if (result == GMLAKE_OFFLOAD_OK)
+      *out_ptr = session->space.ranges[session->tensors[tensor].range].ptr;
   }
   return gmlo_session_exit(session, result);
 }
@@ -12985,11 +12241,11 @@ gmlake_offload_session_find(const gmlake_offload_session *session, const void *p
   size_t at;
   if (session == NULL || out_tensor == NULL || out_offset == NULL)
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  at = gmlo_count_to(session->by_address, session->range_count, sizeof *session->by_address,
+  at = gmlo_count_to(session->by_address, session->space.range_count, sizeof *session->by_address,
                      (uintptr_t)ptr);
   *out_tensor = GMLAKE_OFFLOAD_NONE;
   if (at == 0) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  range = &session->ranges[session->by_address[at - 1].range];
+  range = &session->space.ranges[session->by_address[at - 1].range];
   *out_offset = (size_t)((uintptr_t)ptr - (uintptr_t)range->ptr);
   if (*out_offset >= range->used || range->tensor == GMLAKE_OFFLOAD_NONE)
     return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
@@ -13272,7 +12528,8 @@ typedef struct gmlo_view {
 } gmlo_view;
 
 /* Copies the known recording, makes room, and begins the simulation. 0: host memory is refused. */
-static int gmlo_view_begin(gmlo_view *v, const gmlo_recording *known) {
+static int gmlo_view_begin(gmlo_view *v, const gmlo_recording *known,
+                           const gmlake_offload_memory *memory) {
   gmlo_scheduler *c = &v->c;
   gmlake_offload_session_plan *plan = &v->plan;
   gmlake_offload_graph *none;
@@ -13296,7 +12553,7 @@ static int gmlo_view_begin(gmlo_view *v, const gmlo_recording *known) {
       (gmlake_offload_planned_move *)gmlo_take(&v->scope, plan->move_count, sizeof *v->moves);
   v->is_away = (unsigned char *)gmlo_take(&c->build.scope, plan->tensor_count, 1);
   return v->steps != NULL && v->tensors != NULL && v->moves != NULL && v->is_away != NULL &&
-         gmlo_scheduler_take_way(c) && gmlo_simulate_begin(c, v->schedule);
+         gmlo_scheduler_take_way(c) && gmlo_simulate_begin(c, v->schedule, memory);
 }
 
 static void gmlo_view_tensors(gmlo_view *v) {
@@ -13359,7 +12616,7 @@ static void gmlo_view_move(gmlo_view *v, size_t number, int is_in, uint32_t live
   if (row->is_copy) row->begin_ns -= gmlo_scheduler_copy_ns(&v->c, live, is_in);
 }
 
-/* The i-th step of two iterations. In its last step a tensor counts even if it is away. [V1] */
+/* The i-th step of a simulation. In its last step a tensor counts even if it is away. [V1] */
 static void gmlo_view_step(gmlo_view *v, size_t i) {
   const gmlo_build *build = &v->c.build;
   const gmlo_schedule *schedule = v->schedule;
@@ -13386,13 +12643,13 @@ static void gmlo_view_step(gmlo_view *v, size_t i) {
   }
 }
 
-/* Simulates two iterations. What is before step 0 of the second one, as the simulation begins with
-   step `cut`, is the iteration's end. [V2] */
+/* Simulates the schedule. What is before step 0 of the last iteration, as the simulation begins
+   with step `cut`, is the iteration's end. [V2] */
 static void gmlo_view_run(gmlo_view *v) {
   size_t i, n = v->l.step_count;
   uint64_t first_ns, time_ns;
   gmlo_view_count(v);
-  for (i = 0; i < 2 * n; i++) gmlo_view_step(v, i);
+  for (i = 0; i < GMLO_ROUNDS * n; i++) gmlo_view_step(v, i);
   time_ns = v->plan.time_ns = v->c.sim.now_ns - v->c.sim.first_ns;
   first_ns = v->steps[0].begin_ns;
   for (i = 0; i < n; i++)
@@ -13431,18 +12688,19 @@ static gmlo_view *gmlo_session_view(gmlake_offload_session *s) {
   v->schedule = &s->schedule;
   v->desc = gmlo_session_planner(s, 0);
   v->l.host = *host;
-  v->scope = v->c.build.scope = v->c.sim.scope = gmlo_scope_of(host);
-  is_made = gmlo_view_begin(v, gmlo_session_known(s));
+  v->scope = v->c.build.scope = gmlo_scope_of(host);
+  is_made = gmlo_view_begin(v, gmlo_session_known(s), &s->memory);
   if (is_made) {
     gmlo_view_tensors(v);
     gmlo_view_run(v);
+    is_made = !v->c.sim.is_refused;
   }
   for (i = 0; is_made && i < v->l.region_count; i++) {
     const gmlo_region *region = &v->l.regions[i];
     gmlo_view_region(v, i, region->begin, region->end, 0);
     gmlo_view_region(v, i, region->again, region->again_end, 1);
   }
-  gmlo_leave(&v->c.sim.scope);
+  gmlo_space_leave(&v->c.sim.space);
   gmlo_build_leave(&v->c.build);
   gmlo_recording_free(&v->l);
   if (is_made) return v;
@@ -13475,9 +12733,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_plan(
         at `offset` begins at offset / divisor. With a divisor it has bytes / divisor real bytes, or
         GMLO_REAL_MIN if that is less; gmlake_offload_run_add_memgraph checks that every place has
         room for so many.
-   [K4] What commits gave and no discard has taken is in `committed`, by the order of the calls: a
-        discard's bytes become a piece, and a commit waits on the device for the pieces it takes,
-        and for the range's own last discard.
+   [K4] A chunk is taken from the commit that gave it to the discard that took it away, by the
+        order of the calls. A commit waits on the device for the discards that last gave up the
+        chunks it takes, and for the range's own last one.
         census.device_bytes follows the device's own time.
    Cost: as >>clock, and linear in the bytes that it touches. Fails: where device_bytes would be
    passed, where host memory is refused, and at the call that was asked to fail. */
@@ -13490,15 +12748,16 @@ typedef struct gmlo_mock_range {
   size_t bytes;
   size_t used;            /* that have memory, or had it last */
   int has_memory;         /* by the order of the calls */
-  gmlo_clock_event *left; /* its last discard; NULL: none yet */
-  uint64_t left_count;    /* of that event */
+  gmlo_clock_event *left; /* of its discards; NULL: none yet */
+  uint32_t *chunks;       /* that it was last given; UINT32_MAX: none yet */
 } gmlo_mock_range;
 
-typedef struct gmlo_mock_piece { /* [K4] */
-  size_t bytes;
-  gmlo_clock_event *event;
-  uint64_t count;
-} gmlo_mock_piece;
+typedef struct gmlo_mock_chunk { /* [K4] */
+  int is_taken;
+  uint64_t number;         /* of the last discard that gave it up, from 1 on */
+  gmlo_clock_event *event; /* of that discard, */
+  uint64_t count;          /* and how often it was recorded then; NULL: there was none */
+} gmlo_mock_chunk;
 
 typedef struct gmlo_mock {
   gmlo_clock clock; /* must be first: `user` points to it */
@@ -13507,8 +12766,10 @@ typedef struct gmlo_mock {
   gmlake_offload_mock_census census; /* the clock has what it counts */
   uint64_t random;
   gmlo_mock_range *ranges;
-  gmlo_mock_piece *pieces; /* [K4] the oldest first */
-  size_t piece_count, piece_capacity, committed;
+  gmlo_mock_chunk *chunks;
+  size_t chunk_count, chunk_capacity, chunk_bytes; /* chunk_bytes 0: there is no memory yet */
+  size_t taken_count;                              /* of them */
+  uint64_t discards;
 } gmlo_mock;
 
 static gmlo_mock *gmlo_mock_of(const gmlake_offload_backend *backend) {
@@ -13786,10 +13047,15 @@ static int gmlo_mock_reserve(void *user, size_t bytes, void **out_range, void **
   range = (gmlo_mock_range *)gmlo_zeroed(&mock->desc.host, 1, sizeof *range);
   if (range == NULL) return 1;
   range->ptr = (char *)gmlo_mock_alloc(mock, bytes);
-  if (range->ptr == NULL) {
+  range->chunks =
+      (uint32_t *)gmlo_malloc(&mock->desc.host, bytes / mock->chunk_bytes * sizeof *range->chunks);
+  if (range->ptr == NULL || range->chunks == NULL) {
+    gmlo_free(&mock->desc.host, range->chunks);
+    gmlo_free(&mock->desc.host, range->ptr);
     gmlo_free(&mock->desc.host, range);
     return 1;
   }
+  memset(range->chunks, 0xff, bytes / mock->chunk_bytes * sizeof *range->chunks);
   range->bytes = bytes;
   range->next = mock->ranges;
   mock->ranges = range;
@@ -13805,100 +13071,106 @@ static void gmlo_mock_release(void *user, void *range, void *stream) {
   (void)stream;
 }
 
-/* Makes the stream wait for pieces of so many bytes, the oldest first. */
-static int gmlo_mock_wait_pieces(gmlo_mock *mock, size_t bytes, void *stream) {
-  size_t i, part;
-  for (i = 0; i < mock->piece_count && bytes != 0; i++, bytes -= part) {
-    const gmlo_mock_piece *piece = &mock->pieces[i];
-    gmlo_clock_entry *entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WAIT);
-    if (entry == NULL) return 0;
-    entry->event = piece->event;
-    entry->count = piece->count;
-    part = piece->bytes < bytes ? piece->bytes : bytes;
+/* Chooses a chunk: the wanted one, the one that was there last, one that nobody has had, or the one
+   that is free for longest. pre: one is free, or was not had. */
+static size_t gmlo_mock_choose(const gmlo_mock *mock, uint32_t wanted, uint32_t former) {
+  size_t i, best = mock->chunk_count;
+  size_t most = mock->desc.device_bytes / mock->chunk_bytes;
+  if (wanted < mock->chunk_count && !mock->chunks[wanted].is_taken) return wanted;
+  if (former < mock->chunk_count && !mock->chunks[former].is_taken) return former;
+  if (mock->chunk_count < most) return mock->chunk_count;
+  for (i = 0; i < mock->chunk_count; i++) {
+    if (mock->chunks[i].is_taken) continue;
+    if (best == mock->chunk_count || mock->chunks[i].number < mock->chunks[best].number) best = i;
   }
+  return best;
+}
+
+/* Makes a stream wait for what an event was recorded behind. */
+static int gmlo_mock_wait(gmlo_mock *mock, gmlo_clock_event *event, uint64_t count, void *stream) {
+  gmlo_clock_entry *entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WAIT);
+  if (entry == NULL) return 0;
+  entry->event = event;
+  entry->count = count;
   return 1;
 }
 
-/* Takes those. */
-static void gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes) {
-  size_t i, part;
-  for (i = 0; i < mock->piece_count && bytes != 0; i++, bytes -= part) {
-    gmlo_mock_piece *piece = &mock->pieces[i];
-    part = piece->bytes < bytes ? piece->bytes : bytes;
-    piece->bytes -= part;
-    if (piece->bytes == 0) gmlo_clock_event_spare(&mock->clock, piece->event);
-  }
-  for (i = 0; i < mock->piece_count && mock->pieces[i].bytes == 0; i++) continue;
-  mock->piece_count -= i;
-  if (i != 0) memmove(mock->pieces, mock->pieces + i, mock->piece_count * sizeof *mock->pieces);
+/* Gives the chunks that were taken back, from the first on. */
+static int gmlo_mock_untake(gmlo_mock *mock, const uint32_t *chunks, size_t count) {
+  mock->taken_count -= count;
+  while (count-- != 0) mock->chunks[chunks[count]].is_taken = 0;
+  return 2;
 }
 
 static int gmlo_mock_commit(void *user, void *of, size_t bytes, uint32_t *chunks, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range = (gmlo_mock_range *)of;
-  size_t i, most = mock->desc.device_bytes, fresh = SIZE_MAX, pieces = 0;
+  const gmlo_mock_chunk *chunk;
+  uint64_t last = 0;
+  size_t i, id, count = bytes / mock->chunk_bytes;
   gmlo_clock_entry *entry;
-  (void)chunks;
   if (gmlo_clock_fails(&mock->clock)) return 2;
   GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes <= range->bytes);
-  for (i = 0; i < mock->piece_count; i++) pieces += mock->pieces[i].bytes;
-  if (most != 0) {
-    fresh = most - mock->committed - pieces;
-    if (bytes > fresh + pieces) return 1;
-  } else {
-    fresh = pieces != 0 ? 0 : SIZE_MAX;
-    if (bytes > pieces) fresh = bytes - pieces;
+  if (mock->desc.device_bytes != 0 &&
+      count > mock->desc.device_bytes / mock->chunk_bytes - mock->taken_count) {
+    return 1;
   }
-  if (bytes > fresh && !gmlo_mock_wait_pieces(mock, bytes - fresh, stream)) return 2;
-  if (range->left != NULL) {
-    entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WAIT);
-    if (entry == NULL) return 2;
-    entry->event = range->left;
-    entry->count = range->left_count;
+  if (range->left != NULL && !gmlo_mock_wait(mock, range->left, range->left->recorded, stream))
+    return 2;
+  for (i = 0; i < count; i++) {
+    id = gmlo_mock_choose(mock, chunks[i], range->chunks[i]);
+    if (id == mock->chunk_count && gmlo_more(&mock->desc.host, &mock->chunks, mock->chunk_count, 1,
+                                             &mock->chunk_capacity, sizeof *chunk) == NULL)
+      return gmlo_mock_untake(mock, chunks, i);
+    mock->chunk_count += id == mock->chunk_count;
+    chunk = &mock->chunks[id];
+    if (chunk->event != NULL && chunk->number != last &&
+        !gmlo_mock_wait(mock, chunk->event, chunk->count, stream))
+      return gmlo_mock_untake(mock, chunks, i);
+    chunks[i] = (uint32_t)id;
+    mock->chunks[id].is_taken = 1;
+    mock->taken_count++;
+    last = chunk->number;
   }
   entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_COMMIT);
-  if (entry == NULL) return 2;
+  if (entry == NULL) return gmlo_mock_untake(mock, chunks, count);
   entry->range = range;
   entry->bytes = range->used = bytes;
   range->has_memory = 1;
-  if (bytes > fresh) gmlo_mock_take_pieces(mock, bytes - fresh);
-  mock->committed += bytes;
+  memcpy(range->chunks, chunks, count * sizeof *chunks);
   return 0;
 }
 
 static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range = (gmlo_mock_range *)of;
-  gmlo_mock_piece *piece;
   gmlo_clock_entry *entry;
-  void *event = NULL;
+  void *event = range->left;
+  size_t i, count = bytes / mock->chunk_bytes;
   GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->used);
-  piece = (gmlo_mock_piece *)gmlo_more(&mock->desc.host, &mock->pieces, mock->piece_count, 1,
-                                       &mock->piece_capacity, sizeof *piece);
-  if (piece == NULL) return 1;
-  if (gmlo_clock_event_create(mock, 0, 0, &event) != 0) return 1;
-  mock->clock.event_count--; /* it is the mock's own */
+  if (event == NULL && gmlo_clock_event_create(mock, 0, 0, &event) != 0) return 1;
+  mock->clock.event_count -= range->left == NULL; /* it is the mock's own */
+  range->left = (gmlo_clock_event *)event;
   entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_DISCARD);
-  if (entry != NULL) {
-    entry->range = range;
-    entry->bytes = bytes;
-    entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_RECORD);
-    if (entry == NULL) gmlo_clock_stream_of(&mock->clock, stream)->count--;
-  }
+  if (entry == NULL) return 1;
+  entry->range = range;
+  entry->bytes = bytes;
+  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_RECORD);
   if (entry == NULL) {
-    gmlo_clock_event_spare(&mock->clock, (gmlo_clock_event *)event);
+    gmlo_clock_stream_of(&mock->clock, stream)->count--;
     return 1;
   }
   range->has_memory = 0;
-  mock->committed -= bytes;
-  entry->event = (gmlo_clock_event *)event;
-  entry->count = ++entry->event->recorded;
-  range->left = entry->event;
-  range->left_count = entry->count;
-  piece->bytes = bytes;
-  piece->event = entry->event;
-  piece->count = entry->count;
-  mock->piece_count++;
+  entry->event = range->left;
+  entry->count = ++range->left->recorded;
+  mock->discards++;
+  for (i = 0; i < count; i++) {
+    gmlo_mock_chunk *chunk = &mock->chunks[range->chunks[i]];
+    chunk->number = mock->discards;
+    chunk->event = range->left;
+    chunk->count = entry->count;
+  }
+  (void)gmlo_mock_untake(mock, range->chunks, count);
   return 0;
 }
 
@@ -13948,11 +13220,12 @@ static void gmlo_mock_free(gmlo_mock *mock) {
   while (mock->ranges != NULL) {
     gmlo_mock_range *range = mock->ranges;
     mock->ranges = range->next;
+    gmlo_free(&host, range->chunks);
     gmlo_free(&host, range->ptr);
     gmlo_free(&host, range);
   }
   gmlo_clock_leave(clock);
-  gmlo_free(&host, mock->pieces);
+  gmlo_free(&host, mock->chunks);
   gmlo_free(&host, mock);
 }
 
@@ -13998,13 +13271,18 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
     gmlake_offload_backend *backend, size_t chunk_bytes, gmlake_offload_memory *out_memory) {
+  gmlo_mock *mock;
   if (backend == NULL || out_memory == NULL || chunk_bytes == 0 ||
       (chunk_bytes & (chunk_bytes - 1)) != 0) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
+  mock = gmlo_mock_of(backend);
+  if (mock->ranges != NULL && mock->chunk_bytes != chunk_bytes)
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  mock->chunk_bytes = chunk_bytes;
   memset(out_memory, 0, sizeof *out_memory);
   out_memory->struct_bytes = sizeof *out_memory;
-  out_memory->abi_version = 2;
+  out_memory->abi_version = 3;
   out_memory->user = backend->user;
   out_memory->chunk_bytes = chunk_bytes;
   out_memory->reserve = gmlo_mock_reserve;
@@ -14927,12 +14205,12 @@ gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memor
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   memset(out_memory, 0, sizeof *out_memory);
   out_memory->struct_bytes = sizeof *out_memory;
-  out_memory->abi_version = 2;
+  out_memory->abi_version = 3;
   out_memory->user = (void *)(uintptr_t)lake;
   out_memory->chunk_bytes = lake->chunk_bytes;
+  out_memory->map_ns = GMLO_REMAP_NS;
   out_memory->reserve = gmlo_lake_reserve;
   out_memory->release = gmlo_lake_release;
-  out_memory->is_numbered = 1;
   out_memory->commit = gmlo_lake_commit;
   out_memory->discard = gmlo_lake_discard;
   out_memory->expel = gmlo_lake_expel;

@@ -66,10 +66,14 @@ int map(const Range *range, int access) {
   return mmap(range->ptr, range->bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
          MAP_FAILED;
 }
-int commit(void *, void *range, size_t bytes, uint32_t *, void *) {
+/* Chunks belong to their addresses for ever, whichever are wanted. */
+int commit(void *, void *of, size_t bytes, uint32_t *chunks, void *) {
   Host &h = host();
+  const Range *const range = static_cast<Range *>(of);
   if (h.limit && h.committed + bytes > h.limit) return 1;
-  if (map(static_cast<Range *>(range), PROT_READ | PROT_WRITE)) return 2;
+  if (map(range, PROT_READ | PROT_WRITE)) return 2;
+  for (size_t i = 0; i < bytes / CHUNK; i++)
+    chunks[i] = static_cast<uint32_t>(size_t(range->ptr - h.first) / CHUNK + i);
   h.committed += bytes;
   h.peak = std::max<size_t>(h.peak, h.committed);
   return 0;
@@ -137,7 +141,7 @@ std::atomic<gmlake_torch::Offload *> guest{nullptr};
 std::unique_ptr<gmlake_torch::Offload> make_session(int, size_t, const char **) {
   gmlake_offload_memory memory{};
   memory.struct_bytes = sizeof memory;
-  memory.abi_version = 2;
+  memory.abi_version = 3;
   memory.chunk_bytes = CHUNK;
   memory.reserve = reserve;
   memory.release = release;

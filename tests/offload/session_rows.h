@@ -101,9 +101,10 @@ static const row session_rows[] = {
                                                                  "planned<=(57|115|72|100|57|86)u "
                                                                  "+time+40us>=4*least "
                                                                  "least>=step"},
-    /* What the statistics say that a plan adds is what iterations then take. */
+    /* What the statistics say that a plan adds is what iterations then take, where to map a chunk
+       takes what the plan is made for. */
     {"what_a_plan_adds_is_told",
-     "{lake told link:6e7 limit:(43|72|115)} " SETUP("8", "4", "8") "[13 " TRAIN(
+     "{lake told map:100us link:6e7 limit:(43|72|115)} " SETUP("8", "4", "8") "[13 " TRAIN(
          "8", "4",
          "2") "] note " TRAIN("8", "4",
                               "2") "step+added>=.9*+time step+added<=1.1*+time added>=(1|1|0)"},
@@ -113,16 +114,16 @@ static const row session_rows[] = {
      "{limit:46} " SETUP("6", "2", "4") "[(4|6|9|12) " TRAIN(
          "6", "2", "1") "] plans=2 limit:42 "
                         "[4 " TRAIN("6", "2", "1") "plans=3 planned<=42u ]"},
-    /* These programs take what their plan tells, although copies out go on when an iteration has
-       ended: what is made then gets other chunks. */
+    /* These programs take what their plan tells within 8 parts in 100, although copies out go on
+       when an iteration has ended: what is made then waits for few of them. */
     {"copies_across_the_turn_hold_nobody_up",
-     "{lake told link:125e6 limit:(66|149|82) time:(204|94|134)} " SETUP(
+     "{lake told map:100us link:125e6 limit:(66|149|82) time:(204|94|134)} " SETUP(
          "(3|8|4)", "(6|6|5)", "(12|12|10)") "[12 mark w0>a1=(6|6|5)/100 " FORTH("(2|7|3)", "1",
                                                                                  "2", "(6|6|5)")
          BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "sync ] note [8 mark w0>a1=(6|6|5)/100 " FORTH(
              "(2|7|3)", "1", "2", "(6|6|5)")
-             BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "] sync +time>=7.76*step+7.76*added "
-                                                      "+time<=8.16*step+8.16*added"},
+             BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "] sync +time>=7.36*step+7.36*added "
+                                                      "+time<=8.64*step+8.64*added"},
     /* While no plan holds: what is used at the end of an iteration comes back as soon as there is
        room, though that is a hundred steps before. A copy takes 13 steps. */
     {"what_is_used_late_comes_back_early",
@@ -285,19 +286,18 @@ static const row session_rows[] = {
      "{limit:66} " SETUP("6", "4", "8") "[8 " TRAIN("6", "1", "1") "] note " TRAIN("6", "4", "2")
          TRAIN("6", "2", "1") "+plans>0 note [4 " TRAIN("6", "3", "2") TRAIN("6", "4", "2")
              TRAIN("6", "1", "1") "] drifts=0 +plans=0 +demand_in<=12 mode=1"},
-    /* While sizes vary, what does not live all the time gets the range that became idle last, of
-       those whose chunks are free. Where sizes are new and tensors are freed soon, 117 chunks are
-       mapped in nine iterations, and 265 if these have vregs, too; */
+    /* While sizes vary, too, a tensor gets addresses whose chunks are free. Where sizes are new and
+       tensors are freed soon, 55 chunks are mapped in nine iterations, */
     {"new_sizes_in_a_lake",
      "{lake limit:200} " SETUP("6", "4", "8") "[6 " SOON_FREED("4", "4") "] note " SOON_FREED(
          "5", "3") SOON_FREED("2", "6") SOON_FREED("6", "3") SOON_FREED("3", "5")
          SOON_FREED("7", "1") SOON_FREED("1", "7") SOON_FREED("7", "2") SOON_FREED("3", "4")
-             SOON_FREED("2", "7") "+maps<=120"},
-    /* but where all of it leaves and the same sizes come again, 694, and 426 with vregs. */
+             SOON_FREED("2", "7") "+maps<=60"},
+    /* and 239 in twelve where all of it leaves and the same sizes come again. */
     {"sizes_vary_in_a_lake",
      "{lake limit:66} " SETUP("6", "4", "8") "[12 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
          TRAIN("6", "2", "1") "] note [4 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
-             TRAIN("6", "2", "1") "] +maps<=700"},
+             TRAIN("6", "2", "1") "] +maps<=260"},
     /* An evaluation between iterations: it uses the weights in an order that is known, so the
        session finds where it is, and the schedule goes on. Nothing is learnt for it. Of 50 tensors
        that are away all but 20 come back ahead. */
@@ -508,20 +508,23 @@ static const row session_rows[] = {
     /* What is planned, worked out by hand: step 2 would need 7 chunks, of which 5 may be there, and
        step 1 six. So a, of two chunks, is away in step 2, between its uses; and x, of one, from its
        use to the next iteration's step 2: w and what is made stay. A copy takes 10 us and 8.192 us
-       a chunk. a comes back when b is gone, behind step 2, so that step 3 waits for its 26.385 us;
-       the host takes 20 us to begin an iteration when it has read the result of the last. */
+       a chunk. What step 2 makes gets a chunk of a's, and waits for its 26.385 us out; a comes back
+       when b is gone, behind step 2, so that step 3 waits for its 26.385 us, too; the host takes
+       20 us to begin an iteration when it has read the result of the last. */
     {"what_is_planned",
      "{told limit:5} >w=1/1 >x=1/2 view!N [6 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
      "c>x/7 -c sync ] view view_steps=5 view_tensors=5 view_stays=3 view_moves=4 view_unplanned=7u "
      "view_planned=5u view_out=3u view_in=3u view_step=500us view_out_busy=26385+18193 "
-     "view_in_busy=view_out_busy view_first_in=1 view_first_wait=3 view_waits=26385+20us "
-     "view_time=step+added view_again=0 view_regions=0 view_named=2 view_keys=25"},
+     "view_in_busy=view_out_busy view_first_in=2 view_first_wait=2 "
+     "view_waits=26385+26385+20us view_time=step+added view_again=0 view_regions=0 view_named=2 "
+     "view_keys=25"},
     /* The same with g, which step 4 makes and the next iteration's step 0 uses for the last time:
        the session plans from behind that on. What happens there is told by the program's steps. */
     {"what_is_planned_across_iterations",
      "{told limit:5} >w=1/1 >x=1/2 >g=2/2 [6 mark w,g>a=2/3 -g a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
      "c>x,g=2/7 -c sync ] view view_named=3 view_keys=25 view_unplanned=7u view_planned=5u "
-     "view_moves=4 view_first_in=1 view_first_wait=3 view_waits=26385+20us view_time=step+added"},
+     "view_moves=4 view_first_in=2 view_first_wait=2 view_waits=26385+26385+20us "
+     "view_time=step+added"},
     /* Where chunks have numbers, too: the plan says from that step on who has which. */
     {"what_is_planned_across_iterations_for_chunks",
      "{told lake limit:8 link:1e8} >a=3/1 >b=3/1 >c=2/1 >d=1/1 >e=1/1 >f=3/1 >g=3/1 >t=3/18 [9 "

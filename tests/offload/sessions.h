@@ -9,8 +9,6 @@
 
 #include "player.h"
 
-#include "numbered.h"
-
 #define LINK 5e8 /* bytes a second, where a line does not say */
 
 typedef struct live {
@@ -59,7 +57,6 @@ static struct session_world {
   gmlake_offload_session_stats stats;
   gmlake_offload_mock_census census;
   view view;
-  numbered numbered;
   live tensors[NAMES];
   region regions[REGIONS];
   tally tally;
@@ -247,7 +244,7 @@ static void open_memory(void) {
     open_lake(desc.device_bytes);
   else
     JUDGE_OK(gmlake_offload_mock_get_memory(s.mock, player.program->unit, &s.memory));
-  if (option_is_set(OPT_NUMBERED)) numbered_wrap(&s.numbered, &s.memory);
+  if (option_is_set(OPT_MAP)) s.memory.map_ns = (uint64_t)player.options[OPT_MAP];
 }
 
 static void open_session(void) {

@@ -408,7 +408,7 @@ static void empty_step(gmlake_offload_session *session) {
 static void plan_in_slices(gmlake_offload_session *session, uint64_t slice, gmlo_making *making) {
   gmlake_offload_planner_desc desc = gmlo_session_planner(session, 0);
   size_t slices = 0;
-  gmlo_making_begin(making, gmlo_session_known(session), &desc, CHUNK, NULL);
+  gmlo_making_begin(making, gmlo_session_known(session), &desc, &session->memory, NULL);
   while (gmlo_making_go_on(making, slice) == 0) assert_true(++slices < 1000000);
   assert_true(making->phase == GMLO_PHASE_DONE);
 }
@@ -425,7 +425,7 @@ static void check_slices(gmlake_offload_session *session) {
   assert_memory_equal(whole->begin, sliced->begin, (whole->step_count + 1) * sizeof *whole->begin);
   assert_memory_equal(whole->moves, sliced->moves,
                       whole->begin[whole->step_count] * sizeof *whole->moves);
-  assert_true(whole->remap_count == sliced->remap_count && whole->added_ns == sliced->added_ns);
+  assert_true(whole->map_count == sliced->map_count && whole->added_ns == sliced->added_ns);
   gmlo_making_leave(&in_one);
   gmlo_making_leave(&in_slices);
 }

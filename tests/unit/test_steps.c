@@ -269,8 +269,13 @@ static int ranges_reserve(void *user, size_t bytes, void **out_range, void **out
 static void ranges_release(void *user, void *range, void *stream) {
   (void)user, (void)range, (void)stream;
 }
+/* A session wants chunks that nobody has, or any. */
+static uint32_t next_chunk;
 static int ranges_commit(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream) {
-  (void)user, (void)range, (void)bytes, (void)chunks, (void)stream;
+  size_t i;
+  (void)user, (void)range, (void)stream;
+  for (i = 0; i < bytes / MIB2; i++)
+    if (chunks[i] == UINT32_MAX) chunks[i] = next_chunk++;
   return 0;
 }
 
@@ -340,12 +345,14 @@ static uint64_t steps_of_training(uint32_t layers, uint64_t *out_longest) {
   memset(&desc, 0, sizeof desc);
   memset(&stats, 0, sizeof stats);
   next_address = (uintptr_t)1 << 40;
+  next_chunk = 0;
   mock.bookkeeping_only = 1;
   mock.divisor = 1 << 16;
   assert_ok(gmlake_offload_mock_create(&mock, &t.mock));
   memory.struct_bytes = sizeof memory;
-  memory.abi_version = 2;
+  memory.abi_version = 3;
   memory.chunk_bytes = MIB2;
+  memory.map_ns = 100000;
   memory.reserve = ranges_reserve;
   memory.release = ranges_release;
   memory.commit = ranges_commit;
