@@ -711,6 +711,8 @@ typedef struct gmlake_offload_copy {
   int to_host; /* 1: from `device` memory to `host` memory; 0: the other way */
   void *device_ptr, *host_ptr;
   size_t bytes;
+  int is_divided; /* a session maps memory meanwhile, which waits less if a copy to the host has
+                     gaps. What is at host_ptr is pinned, and undefined until the copy has ended */
 } gmlake_offload_copy;
 
 /* `reads` and `writes` here are pointers, in the order of desc.reads and desc.writes. */
@@ -9804,6 +9806,7 @@ struct gmlake_offload_session {
   size_t late_at, late_count, late_capacity;
   uint64_t tickets;
   uint64_t step;                        /* the number of the present or last one, from 1 on */
+  uint64_t mapped_step;                 /* the last one for which a chunk was mapped; 0: none was */
   uint64_t first_step;                  /* of this iteration */
   size_t alloc_bytes, alloc_slot_bytes; /* of what was allocated in this iteration; of its slots */
   size_t begun_bytes; /* of the slots with which the schedule's iteration begins */
@@ -10643,7 +10646,7 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   void *stream = s->streams[stream_id]->stream;
   int code;
   if (gmlo_session_is_planned(s) && s->space.map_ns != 0) gmlo_session_clear(s, id, stream_id);
-  (void)gmlo_space_wish(&s->space, id);
+  if (gmlo_space_wish(&s->space, id) != 0 && s->space.map_ns != 0) s->mapped_step = s->step;
   gmlo_space_hold(&s->space, id, 0); /* it may get others */
   code = s->memory.commit(s->memory.user, range->range, range->used, range->chunks, stream);
   if (code == 0) gmlo_space_hold(&s->space, id, 1);
@@ -10672,10 +10675,12 @@ static void gmlo_session_measure(gmlake_offload_session *s, int direction, size_
 /* Queues the copies of a tensor's pieces. 0 if that fails: then none of them runs. */
 static int gmlo_session_copy_pieces(gmlake_offload_session *s, const gmlo_session_tensor *g,
                                     int direction) {
+  const gmlo_recording *l = gmlo_session_known(s);
   gmlake_offload_copy copy;
   size_t at, left = g->real_bytes;
   memset(&copy, 0, sizeof copy);
   copy.to_host = direction == GMLO_OUT;
+  copy.is_divided = s->mapped_step != 0 && (l == NULL || s->step - s->mapped_step <= l->step_count);
   copy.device_ptr = s->space.ranges[g->range].ptr;
   for (at = g->pin; at != GMLAKE_OFFLOAD_NONE; at = s->pieces[at].next) {
     copy.host_ptr = s->pieces[at].ptr;
@@ -13422,6 +13427,7 @@ typedef struct gmlo_cuda {
   gmlo_pinned *pinned; /* of all segments, by address */
   size_t pinned_count, pinned_capacity, pinned_bytes;
   size_t host_bytes_max; /* of these */
+  size_t gapless_bytes;  /* of divided copies, since the last gap */
 } gmlo_cuda;
 
 /* ---- Loading the driver ---- */
@@ -13797,6 +13803,33 @@ static int gmlo_cuda_fill(void *user, uint32_t device, uint32_t job, uint32_t te
   return gmlo_cuda_leave(cuda, pushed, failed);
 }
 
+#define GMLO_CUDA_PART ((size_t)8 << 20)
+
+/* Copies to the host. Mappings wait for such copies, up to 1 ms each; but they get their turn when
+   the engine that copies has nothing to do. So divided copies have a gap behind each
+   GMLO_CUDA_PART: a kernel writes a byte that the next part then overwrites. Where it is refused
+   there is none. On an H200 copies take 3 % longer, and a mapping .15 to .3 ms: bench/NOTES.md,
+   "What a mapping waits for". */
+static CUresult gmlo_cuda_copy_out(gmlo_cuda *cuda, const gmlake_offload_copy *copy,
+                                   CUstream stream) {
+  char *host = (char *)copy->host_ptr;
+  CUdeviceptr from = (CUdeviceptr)(uintptr_t)copy->device_ptr;
+  size_t at, part;
+  CUresult code = CUDA_SUCCESS;
+  for (at = 0; at < copy->bytes && code == CUDA_SUCCESS; at += part) {
+    part = copy->bytes - at;
+    if (copy->is_divided && part > GMLO_CUDA_PART) part = GMLO_CUDA_PART;
+    if (copy->is_divided && cuda->gapless_bytes + part > GMLO_CUDA_PART) {
+      (void)cuda->fn.MemsetD8Async((CUdeviceptr)(uintptr_t)(host + at), 0, 1, stream);
+      cuda->gapless_bytes = 0;
+    }
+    cuda->gapless_bytes += copy->is_divided ? part : 0;
+    code = cuda->fn.MemcpyDtoHAsync(host + at, from + at, part, stream);
+    if (code != CUDA_SUCCESS && at != 0) (void)cuda->fn.StreamSynchronize(stream);
+  }
+  return code;
+}
+
 static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
@@ -13805,7 +13838,7 @@ static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, void *str
   if (copy->bytes == 0) return 0;
   if (!gmlo_cuda_enter(cuda, gmlo_cuda_device_of(cuda, copy->device), &pushed)) return 1;
   code = copy->to_host
-             ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, (CUstream)stream)
+             ? gmlo_cuda_copy_out(cuda, copy, (CUstream)stream)
              : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, (CUstream)stream);
   return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
 }

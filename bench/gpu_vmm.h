@@ -182,20 +182,28 @@ typedef struct vmm_copies {
   void *host;
 } vmm_copies;
 
-static void vmm_begin_copies(const gpu_driver *gpu, const vmm_copies *c, int is_out) {
+typedef enum vmm_way { VMM_IN, VMM_OUT, VMM_OUT_WITH_GAPS } vmm_way;
+
+/* A gap is a kernel between two copies, which writes what the next one overwrites. */
+static void vmm_begin_copies(const gpu_driver *gpu, const vmm_copies *c, vmm_way way) {
   unsigned i;
-  for (i = 0; i < VMM_COPIES; i++)
-    if (is_out) {
+  for (i = 0; i < VMM_COPIES; i++) {
+    if (i != 0 && way == VMM_OUT_WITH_GAPS)
+      GPU(cuMemsetD32Async((CUdeviceptr)(uintptr_t)c->host, 0, 1, c->stream));
+    if (way != VMM_IN) {
       GPU(cuMemcpyDtoHAsync(c->host, c->device, VMM_COPY, c->stream));
     } else {
       GPU(cuMemcpyHtoDAsync(c->device, c->host, VMM_COPY, c->stream));
     }
+  }
 }
 
 /* Maps and unmaps one handle behind the begin of copies between the device and pinned memory. */
-static void vmm_measure_busy(vmm *v, const vmm_copies *c, int is_out) {
+static void vmm_measure_busy(vmm *v, const vmm_copies *c, vmm_way way) {
   const gpu_driver *gpu = &v->b->gpu;
-  const char *form = is_out ? "during copies out" : "during copies in";
+  static const char *const forms[] = {"during copies in", "during copies out",
+                                      "during copies out, gaps"};
+  const char *form = forms[way];
   CUmemGenericAllocationHandle handle;
   CUdeviceptr address;
   size_t round;
@@ -204,10 +212,10 @@ static void vmm_measure_busy(vmm *v, const vmm_copies *c, int is_out) {
   GPU(cuMemCreate(&handle, VMM_COPY, &v->prop, 0));
   for (round = 0; round <= 8 * v->b->repeat; round++) {
     GPU(cuMemMap(address, VMM_COPY, 0, handle, 0));
-    vmm_begin_copies(gpu, c, is_out);
+    vmm_begin_copies(gpu, c, way);
     VMM_TIME(&v->first_of_two, 1, cuMemSetAccess(address, VMM_COPY, &v->access, 1));
     GPU(cuStreamSynchronize(c->stream));
-    vmm_begin_copies(gpu, c, is_out);
+    vmm_begin_copies(gpu, c, way);
     VMM_TIME(&v->second_of_two, 1, cuMemUnmap(address, VMM_COPY));
     GPU(cuStreamSynchronize(c->stream));
   }
@@ -224,8 +232,9 @@ static void vmm_measure_during_copies(vmm *v) {
   GPU(cuStreamCreate(&c.stream, CU_STREAM_NON_BLOCKING));
   GPU(cuMemAlloc(&c.device, VMM_COPY));
   GPU(cuMemHostAlloc(&c.host, VMM_COPY, 0));
-  vmm_measure_busy(v, &c, 1);
-  vmm_measure_busy(v, &c, 0);
+  vmm_measure_busy(v, &c, VMM_OUT);
+  vmm_measure_busy(v, &c, VMM_OUT_WITH_GAPS);
+  vmm_measure_busy(v, &c, VMM_IN);
   GPU(cuMemFreeHost(c.host));
   GPU(cuMemFree(c.device));
   GPU(cuStreamDestroy(c.stream));

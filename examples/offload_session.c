@@ -121,7 +121,7 @@ static void train(size_t limit) {
   for (int i = 0; i < 10; i++) iterate(i * 99);
   if (!session) return;
   for (int i = 0; i < LAYERS; i++) {
-    gmlake_offload_copy copy = {0, 1, numbers[W + i], weights[i], sizeof *plain};
+    gmlake_offload_copy copy = {0, 1, numbers[W + i], weights[i], sizeof *plain, 0};
     SESSION(pin(session, ids[W + i], stream));
     MUST(backend->copy(backend->user, &copy, stream));
   }

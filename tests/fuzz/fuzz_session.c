@@ -130,7 +130,7 @@ static void program_from_bytes(program *p, const uint8_t *data, size_t size) {
   add_option(&r, OPT_LINK, how & 4 ? 1e9 : 2e7);
   add_option(&r, OPT_MIN, (double)(1 + (flags & 1) * CHUNK));
   add_option(&r, OPT_TRIES, 4);
-  if (how & 1) add_option(&r, OPT_NUMBERED, 1);
+  if (how & 1) add_option(&r, OPT_MAP, 1e5);
   if (flags & 2) add_option(&r, OPT_HOST_MAX, (double)(16 * CHUNK));
   if (how & 16) add(&r, 'F', 1, 1 + flags * 4.);
   for (i = 0; i <= last; i++) { /* what is complete when the next run begins is planned */

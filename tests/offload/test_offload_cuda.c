@@ -225,9 +225,48 @@ CASE(a_container_limits_pinned_memory) {
   assert_int_equal(gmlo_host_left("", "3145728\n", "1048576\n"), 0);
 }
 
+/* A divided copy to the host has gaps, where they are not refused. When a part is refused those
+   before it have ended. */
+CASE(copies_to_the_host_are_divided) {
+  enum { BYTES = 20 * MIB };
+  gmlake_offload_copy copy = {0, 0, NULL, NULL, BYTES, 1};
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_backend *backend;
+  uint64_t calls[3], before;
+  void *from, *to;
+  int way;
+  start_fake(0, 0);
+  memset(&desc, 0, sizeof desc);
+  assert_ok(gmlake_offload_cuda_create(&desc, &backend));
+  assert_int_equal(backend->device_alloc(backend->user, 0, BYTES, &copy.device_ptr), 0);
+  assert_int_equal(backend->host_alloc(backend->user, BYTES, &from), 0);
+  assert_int_equal(backend->host_alloc(backend->user, BYTES, &to), 0);
+  memset(from, 7, BYTES);
+  copy.host_ptr = from;
+  assert_int_equal(backend->copy(backend->user, &copy, backend->out_stream), 0);
+  copy.host_ptr = to;
+  copy.to_host = 1;
+  for (way = 0; way < 3; way++) { /* whole, divided, divided in vain */
+    copy.is_divided = way != 0;
+    if (way == 2) control->fail_function("cuMemsetD8Async", 1, CUDA_ERROR_NOT_SUPPORTED, 0);
+    memset(to, 1, BYTES);
+    before = control->calls();
+    assert_int_equal(backend->copy(backend->user, &copy, backend->out_stream), 0);
+    calls[way] = control->calls() - before;
+    assert_int_equal(backend->stream_sync(backend->user, backend->out_stream), 0);
+    assert_memory_equal(from, to, BYTES);
+  }
+  assert_int_equal(calls[1], calls[0] + 4); /* three parts, two gaps; */
+  assert_int_equal(calls[2], calls[0] + 5); /* and one behind the last copy's 4 MiB */
+  control->fail_function("cuMemcpyDtoHAsync_v2", 2, CUDA_ERROR_UNKNOWN, 0);
+  assert_int_equal(backend->copy(backend->user, &copy, backend->out_stream), 1);
+  assert_int_equal(fake_census().pending, 0);
+  gmlake_offload_cuda_destroy(backend);
+}
+
 /* What was queued has ended before its memory goes. */
 CASE(work_ends_with_its_backend) {
-  gmlake_offload_copy copy = {0, 1, NULL, NULL, 4096};
+  gmlake_offload_copy copy = {0, 1, NULL, NULL, 4096, 0};
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   unsigned seed;
