@@ -353,8 +353,7 @@ COSTS (measured; see bench/RESULTS.md)
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
                    a buffer's addresses up to its end, 2 KB a stream, 30 KB a pool, and 15 KB more
-                   for each stream that used memory of it. gmlake_trim gives back what gone blocks
-                   left */
+                   for each stream that used memory of it. Records serve again, and stay */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
@@ -1269,8 +1268,7 @@ GMLAKE_DEF gmlake_result gmlake_admit(gmlake *lake, const gmlake_alloc_desc *req
    holds at most keep_bytes. Never waits. What a capture used stays with its pool. What was exported
    and freed is returned however much is to be kept: nothing here can use it again. So is, if the
    driver takes it now, what it refused to take before.
-   *out_released_bytes (may be NULL) is written in any case. Also gives host memory back, if most of
-   the records of blocks are empty. */
+   *out_released_bytes (may be NULL) is written in any case. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
@@ -1744,7 +1742,7 @@ static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t
 
    [R1] Each record of a slab is in one tiling, or in the list of unused records.
 
-   O(1), trim O(records). Can fail: gmlk_records_reserve, for want of host memory. */
+   O(1). Can fail: gmlk_records_reserve, for want of host memory. */
 
 enum {                  /* gmlk_block.state */
        GMLK_UNUSED = 0, /* a record that is in no tiling */
@@ -5180,32 +5178,6 @@ static uint32_t gmlk_at_once(size_t count) {
   return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
 }
 
-/* If more than three of four records are unused, frees empty slabs until about half of them are.
-   pre: nothing refers to an unused record. */
-static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
-  const size_t used = records->slab_count * GMLK_SLAB_BLOCKS - records->unused_count;
-  gmlk_slab **link = &records->slabs, *slab;
-  size_t left = records->unused_count;
-  if (left <= 3 * used + 4 * GMLK_SLAB_BLOCKS) return;
-  records->unused = NULL;
-  records->unused_count = 0;
-  while ((slab = *link) != NULL) {
-    gmlk_block *block = (gmlk_block *)gmlk_line_from(slab + 1);
-    size_t count = 0, i;
-    for (i = 0; i < GMLK_SLAB_BLOCKS; i++) count += block[i].state == GMLK_UNUSED;
-    if (count == GMLK_SLAB_BLOCKS && left > used + 2 * GMLK_SLAB_BLOCKS) {
-      left -= count;
-      *link = slab->next;
-      records->slab_count--;
-      gmlk_host_free(host, slab, GMLK_SLAB_BYTES);
-      continue;
-    }
-    for (i = GMLK_SLAB_BLOCKS; i--;)
-      if (block[i].state == GMLK_UNUSED) gmlk_records_give(records, &block[i]);
-    link = &slab->next;
-  }
-}
-
 static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
   while (records->slabs) {
     gmlk_slab *next = records->slabs->next;
@@ -7279,16 +7251,6 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
     if (i < l->arena_count) headroom->own_bytes += released - before;
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
-}
-
-/* Frees host memory of index and records that is mostly unused: of the index, if a quarter of it is
-   enough: room for as many entries again is left. O(what is freed + records). */
-static void gmlk_tidy(gmlake *l) {
-  gmlk_index *index = &l->index;
-  size_t rows = index->row_count;
-  while (rows > GMLK_ROWS_MIN && index->count <= rows / 2) rows /= 2;
-  if (rows < index->row_count / 2) (void)gmlk_index_resize(index, &l->host, rows);
-  gmlk_records_trim(&l->records, &l->host);
 }
 
 /* ---- >>small -----------------------------------------------------------------------------------
@@ -13786,15 +13748,14 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
   return result;
 }
 
-/* What waits to go is offered first, and free chunks go then; in the end host memory that is mostly
-   unused, and host copies that keep nothing. Answers the first error. */
+/* What waits to go is offered first, and free chunks go then; in the end host copies that keep
+   nothing. Answers the first error. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
   size_t released = 0;
   gmlake_result result = gmlk_enter_driver(l, NULL), trimmed, freed;
   if (!result) {
     result = gmlk_release_all(l, 1, &released);
     trimmed = gmlk_trim_arenas(l, keep_bytes, &released);
-    gmlk_tidy(l);
     freed = l->lost ? l->lost : gmlk_host_copies_free(l, 0);
     result = gmlk_leave_driver(l, result ? result : trimmed ? trimmed : freed);
   }

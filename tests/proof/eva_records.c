@@ -1,4 +1,4 @@
-/* >>block, >>base: records of blocks are reserved, taken, given back, held, returned and trimmed,
+/* >>block, >>base: records of blocks are reserved, taken, given back, held and returned,
    STEPS operations in any order, while host memory runs out at any of the first; and sums of sizes.
    [R1] and [Z1] hold after each step: no record and no byte of host memory is lost or given out
    twice. */
@@ -52,8 +52,7 @@ static unsigned choose(void) {
   if (records.unused_count > records.held_count && taken_count < TAKEN && any) return 2;
   if (taken_count && any) return 3;
   if (!records.held_count && records.unused_count > 2 && any) return 4;
-  if (records.held_count && any) return 5;
-  return records.held_count ? 1 : 6;
+  return records.held_count && any ? 5 : 1;
 }
 
 static void perform(unsigned operation) {
@@ -70,7 +69,6 @@ static void perform(unsigned operation) {
   if (operation == 3) gmlk_records_give(&records, taken[--taken_count]);
   if (operation == 4) records.held_count = 2;
   if (operation == 5) records.held_count = 0;
-  if (operation == 6) gmlk_records_trim(&records, &host);
   check();
 }
 
