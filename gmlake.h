@@ -1632,7 +1632,8 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 #define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
 #define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
-#define GMLK_FLAGS (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_STREAMS_MAY_END) /* of a lake */
+#define GMLK_FLAGS (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_STREAMS_MAY_END)         /* 11 */
+#define GMLK_HANDLES (GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC) /* 11 */
 
 #define GMLK_ULL(value) ((unsigned long long)(value)) /* for the formats %llu and %llx */
 
@@ -5088,27 +5089,28 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   l->log.messages[l->log.count++].info = *info;
 }
 
-static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
-                             const char *format, va_list values) {
-  memset(out, 0, sizeof(*out));
-  out->result = result;
-  out->call = call;
-  (void)vsnprintf(out->text, sizeof(out->text), format, values);
+/* Makes a text the lake's last error, unless that is a fatal one. */
+static void gmlk_error_write(gmlake *l, gmlake_result result, const char *call, const char *format,
+                             va_list values) {
+  if (l->lost) return;
+  memset(&l->error, 0, sizeof(l->error));
+  l->error.result = result;
+  l->error.call = call;
+  (void)vsnprintf(l->error.text, sizeof(l->error.text), format, values);
 }
 
-/* Makes this the lake's last error, unless that is a fatal one. */
+/* The same of an error that was noted before. */
 static void gmlk_error_set(gmlake *l, const gmlake_error_info *info) {
   if (!l->lost) l->error = *info;
 }
 
-/* The same with a text that it formats. Returns the result. */
+/* Fails a call: writes why, and returns the result. */
 GMLK_LIKE_PRINTF(4)
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
                                const char *format, ...) {
   va_list values;
-  if (l->lost) return result;
   va_start(values, format);
-  gmlk_error_write(&l->error, result, call, format, values);
+  gmlk_error_write(l, result, call, format, values);
   va_end(values);
   return result;
 }
@@ -13051,7 +13053,7 @@ static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format
   va_list values;
   if (result) return result; /* with l NULL there is nowhere to say why */
   va_start(values, format);
-  if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
+  gmlk_error_write(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
   va_end(values);
   gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return GMLAKE_ERROR_INVALID_ARGUMENT;
@@ -13215,80 +13217,65 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
    Costs: to create O(1), to destroy O(everything the lake has), and the driver's. Can fail: an
    illegal description, host memory, the driver. */
 
-/* Writes why a lake cannot be created: the field, what it is, and what is legal. */
-GMLK_LIKE_PRINTF(3)
-static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
-                                      const char *format, ...) {
-  va_list values;
-  va_start(values, format);
-  gmlk_error_write(why, result, "gmlake_create", format, values);
-  va_end(values);
-  return result;
+/* Checks what does not depend on the device. */
+static gmlake_result gmlk_desc_check(gmlake *l) {
+  const gmlake_desc *d = &l->desc;
+  const gmlake_backend *b = d->backend;
+  const int is_whole = /* it has all but what a backend may lack */
+      !b ||
+      (b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->get_properties &&
+       b->get_memory_info && b->reserve && b->unreserve && b->create && b->release && b->map &&
+       b->unmap && b->set_access && b->event_create && b->event_destroy && b->event_record &&
+       b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns);
+  const struct {
+    int is_wrong;
+    const char *field;
+    size_t value;
+    const char *legal;
+  } rows[] = {
+      {(d->flags & ~GMLK_FLAGS) != 0, "flags", d->flags, "use only bits of 11"},
+      {(d->handle_types & ~GMLK_HANDLES) != 0, "handle_types", d->handle_types,
+       "use only bits of 11"},
+      {(unsigned)d->cross_stream > GMLAKE_WAIT_FIRST, "cross_stream", (unsigned)d->cross_stream,
+       "set it to GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)"},
+      {d->policy && d->policy->struct_bytes != sizeof(gmlake_policy), "policy->struct_bytes",
+       d->policy ? d->policy->struct_bytes : 0, "it has to be sizeof(gmlake_policy)"},
+      {!d->peer_count != !d->peer_devices || d->peer_count > GMLK_PEERS_MAX, "peer_count",
+       d->peer_count, "set peer_devices, too, or neither; 64 peers at most"},
+      {!is_whole, "backend->struct_bytes", b ? b->struct_bytes : 0,
+       "it has to be sizeof(gmlake_backend); only functions behind clock_ns may be NULL"},
+      {b && b->abi_version - 1 >= GMLAKE_BACKEND_ABI, "backend->abi_version",
+       b ? b->abi_version : 0, "it has to be GMLAKE_BACKEND_ABI, or less and not 0"},
+      {!d->host.malloc_fn != !d->host.free_fn, d->host.free_fn ? "host.malloc_fn" : "host.free_fn",
+       0, "set both functions, or neither"}};
+  size_t i;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    if (rows[i].is_wrong)
+      return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_create", "%s is %llu: %s",
+                       rows[i].field, GMLK_ULL(rows[i].value), rows[i].legal);
+  return GMLAKE_OK;
 }
 
 /* Checks peer_devices. A backend that does not tell how many devices there are has a count of 0. */
-static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
-                                           const gmlake_device_properties *device,
-                                           gmlake_error_info *why) {
-  const int count = device->device_count, last = count ? count - 1 : INT_MAX;
+static gmlake_result gmlk_desc_check_peers(gmlake *l) {
+  const gmlake_desc *d = &l->desc;
+  const int count = l->device.device_count, last = count ? count - 1 : INT_MAX;
   unsigned i, n;
   for (i = 0; i < d->peer_count; i++) {
     const int peer = d->peer_devices[i];
-    const int is_own = count ? peer == device->device : !d->backend && peer == d->device;
+    const int is_own = count ? peer == l->device.device : !d->backend && peer == d->device;
     for (n = 0; d->peer_devices[n] != peer;) n++;
     if (is_own || peer < 0 || peer > last || n < i)
-      return gmlk_refuse_desc(
-          why, GMLAKE_ERROR_INVALID_ARGUMENT,
+      return gmlk_fail(
+          l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_create",
           "peer_devices[%u] is %d: name other devices than the lake's, from 0 to %d, each once", i,
           peer, last);
   }
   return GMLAKE_OK;
 }
 
-/* Checks what does not depend on the device. */
-static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
-  const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
-  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
-  const gmlake_backend *b = d->backend;
-  if (d->flags & ~GMLK_FLAGS)
-    return gmlk_refuse_desc(why, wrong, "flags is 0x%x: use only bits of 0x%x", d->flags,
-                            GMLK_FLAGS);
-  if (d->handle_types & ~handle_types)
-    return gmlk_refuse_desc(why, wrong, "handle_types is 0x%x: use only bits of 0x%x",
-                            d->handle_types, handle_types);
-  if ((unsigned)d->cross_stream > GMLAKE_WAIT_FIRST)
-    return gmlk_refuse_desc(why, wrong,
-                            "cross_stream is %d: set it to GMLAKE_GROW_FIRST (0) or "
-                            "GMLAKE_WAIT_FIRST (1)",
-                            (int)d->cross_stream);
-  if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
-    return gmlk_refuse_desc(
-        why, wrong, "policy->struct_bytes is %llu: it has to be sizeof(gmlake_policy), %llu",
-        GMLK_ULL(d->policy->struct_bytes), GMLK_ULL(sizeof(gmlake_policy)));
-  if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
-    return gmlk_refuse_desc(
-        why, wrong, "peer_count is %llu and peer_devices %s: set both or neither; %u peers at most",
-        GMLK_ULL(d->peer_count), d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
-  if (b && !(b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->abi_version >= 1 &&
-             b->abi_version <= GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
-             b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
-             b->set_access && b->event_create && b->event_destroy && b->event_record &&
-             b->event_query && b->event_wait && b->stream_wait && b->capture_exchange &&
-             b->clock_ns)) /* all but those that a backend may lack */
-    return gmlk_refuse_desc(why, wrong,
-                            "backend: struct_bytes is %llu and has to be at least %llu; "
-                            "abi_version is %u and has to be from 1 to %u; no function may be NULL",
-                            GMLK_ULL(b->struct_bytes),
-                            GMLK_ULL(offsetof(gmlake_backend, stream_id)), b->abi_version,
-                            GMLAKE_BACKEND_ABI);
-  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
-    return gmlk_refuse_desc(why, wrong, "host.%s is NULL: set both functions, or neither",
-                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
-  return GMLAKE_OK;
-}
-
 /* Opens the backend, and says why the lake's own could not be created. */
-static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
+static gmlake_result gmlk_backend_open(gmlake *l) {
   static const struct {
     gmlake_result result;
     const char *why;
@@ -13305,26 +13292,28 @@ static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
   gmlk_driver *driver = &l->driver;
   gmlake_result result = GMLAKE_OK;
   size_t i = 0;
-  driver->backend = desc->backend;
-  if (!desc->backend) {
+  driver->backend = l->desc.backend;
+  if (!driver->backend) {
 #if defined(GMLAKE_BACKEND_CUDA)
-    result = gmlake_cuda_create(desc->device, &driver->owned);
+    result = gmlake_cuda_create(l->desc.device, &driver->owned);
 #else
-    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
+    result = l->desc.device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
 #endif
     driver->backend = driver->owned;
   }
   if (!result) return GMLAKE_OK;
   while (rows[i].result && rows[i].result != result) i++;
-  return gmlk_refuse_desc(&l->error, result, "device %d: %s", desc->device, rows[i].why);
+  return gmlk_fail(l, result, "gmlake_create", "device %d: %s", l->desc.device, rows[i].why);
 }
 
 /* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
    memory, from 2 to 32 MiB. On an integrated device it is 2 MiB: what is free in a chunk is lost to
    the host. Address space is reserved where it is needed: the arena may have 8 times the device's
    memory, and windows 32 times. */
-static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
-                                       gmlake_error_info *why) {
+static gmlake_result gmlk_desc_default(gmlake *l) {
+  const char *call = "gmlake_create";
+  const gmlake_device_properties *device = &l->device;
+  gmlake_desc *d = &l->desc;
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
   if (device->is_integrated) chunk = 0;
   if (!d->chunk_bytes)
@@ -13333,28 +13322,24 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   chunk = d->chunk_bytes;
   if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
       chunk > GMLK_CHUNK_BYTES_MAX)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_CHUNK_WRONG, GMLK_ULL(chunk),
-                            GMLK_ULL(device->granularity_bytes),
-                            GMLK_ULL(gmlk_min(total, GMLK_CHUNK_BYTES_MAX)));
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, GMLK_CHUNK_WRONG, GMLK_ULL(chunk),
+                     GMLK_ULL(device->granularity_bytes),
+                     GMLK_ULL(gmlk_min(total, GMLK_CHUNK_BYTES_MAX)));
   if (d->handle_types & ~device->handle_types)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED,
-                            "handle_types is 0x%x: this device exports 0x%x", d->handle_types,
-                            device->handle_types);
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
+                     "handle_types is 0x%x: this device exports 0x%x", d->handle_types,
+                     device->handle_types);
   if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
-    return gmlk_refuse_desc(
-        why, GMLAKE_ERROR_UNSUPPORTED,
-        "flags has GMLAKE_FILL: leave it out, the host cannot write this device's "
-        "memory");
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
+                     "flags has GMLAKE_FILL: the host cannot write this device's memory");
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
-  if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
-    return gmlk_desc_check_peers(d, device, why);
-  return gmlk_refuse_desc(
-      why, GMLAKE_ERROR_INVALID_ARGUMENT,
-      "%s is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
-      d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
-      GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
+  if (d->arena_bytes >= chunk && d->window_bytes >= chunk) return gmlk_desc_check_peers(l);
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                   "%s is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
+                   d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
+                   GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
 }
 
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
@@ -13408,11 +13393,14 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
 }
 
 /* Opens the backend, fills in the description and reserves address space. */
-static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
-  gmlake_result result = gmlk_backend_open(l, desc);
-  const gmlake_backend *b = l->driver.backend;
+static gmlake_result gmlk_lake_init(gmlake *l) {
+  const char *call = "gmlake_create";
+  const gmlake_backend *b;
+  gmlake_result result = gmlk_desc_check(l);
   int code = 0;
+  if (!result) result = gmlk_backend_open(l);
   if (result) return result;
+  b = l->driver.backend;
   result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
   if (result) {
     (void)gmlk_fail(l, result, "get_properties",
@@ -13421,26 +13409,23 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
     return result;
   }
   if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
-    return gmlk_refuse_desc(
-        &l->error, GMLAKE_ERROR_INVALID_ARGUMENT,
-        "backend: its device's granularity is %llu: it has to be a power of two, at "
-        "least 512",
-        GMLK_ULL(l->device.granularity_bytes));
-  result = gmlk_desc_default(&l->desc, &l->device, &l->error);
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "the device's granularity is %llu: it has to be a power of two, at least 512",
+                     GMLK_ULL(l->device.granularity_bytes));
+  result = gmlk_desc_default(l);
   if (result) return result;
   l->desc.backend = b;
-  l->driver.handle_types = desc->handle_types;
-  l->streams.may_end = (desc->flags & GMLAKE_STREAMS_MAY_END) != 0;
+  l->driver.handle_types = l->desc.handle_types;
+  l->streams.may_end = (l->desc.flags & GMLAKE_STREAMS_MAY_END) != 0;
   if (l->streams.may_end && !GMLK_HAS(&l->driver, stream_id))
-    return gmlk_refuse_desc(
-        &l->error, GMLAKE_ERROR_UNSUPPORTED,
-        "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
-        "12 has); leave it out, and forget streams before they end");
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
+                     "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA 12 "
+                     "has); leave it out, and forget streams before they end");
   if (!gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (desc->peer_count) {
-    l->driver.peer_count = desc->peer_count;
-    memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
+  if (l->desc.peer_count) {
+    l->driver.peer_count = l->desc.peer_count;
+    memcpy(l->driver.peers, l->desc.peer_devices, l->desc.peer_count * sizeof(int));
     l->desc.peer_devices = l->driver.peers;
   }
   result =
@@ -13455,7 +13440,7 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   gmlk_host host;
   gmlake *l;
   memset(&host, 0, sizeof(host));
-  host.hooks = desc->host;
+  if (!desc->host.malloc_fn == !desc->host.free_fn) host.hooks = desc->host;
   l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
   if (!l) return NULL;
   l->host = host;
@@ -14015,21 +14000,19 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
 /* If it cannot, it tells desc->out_error and the logger why. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
   const gmlake_result no_memory = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlake_result result = no_memory;
   gmlake_error_info why;
   gmlake_desc zero;
   gmlake *l;
-  gmlake_result result;
   memset(&zero, 0, sizeof(zero));
   memset(&why, 0, sizeof(why));
   if (!desc) desc = &zero;
-  result = gmlk_desc_check(desc, &why);
-  if (!result && !out_lake)
-    result = gmlk_refuse_desc(&why, GMLAKE_ERROR_INVALID_ARGUMENT, "out_lake is NULL");
-  l = result ? NULL : gmlk_lake_new(desc);
-  if (!result && !l) result = no_memory;
+  l = gmlk_lake_new(desc);
   if (l) {
     gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-    result = gmlk_lake_init(l, desc);
+    result = out_lake ? gmlk_lake_init(l)
+                      : gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_create",
+                                  "out_lake is NULL: pass the address of a pointer");
     why = l->error;
     if (result) l->log.count = 0; /* the logger hears of the error alone */
     (void)gmlk_leave(l, GMLAKE_OK);
@@ -14040,8 +14023,11 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   }
   if (l && l->driver.backend) (void)gmlk_lake_drain(l);
   if (l) gmlk_lake_free(l);
-  if (result == no_memory && why.result != result)
-    (void)gmlk_refuse_desc(&why, result, "the host has no memory for the lake's records");
+  if (result == no_memory && why.result != result) {
+    why.result = result;
+    why.call = "gmlake_create";
+    (void)snprintf(why.text, sizeof(why.text), "the host has no memory for the lake's records");
+  }
   if (desc->out_error) *desc->out_error = why;
   if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, &why);
   return result;

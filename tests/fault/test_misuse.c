@@ -939,14 +939,14 @@ static const description_row descriptions[] = {DESCRIPTIONS(AS_DESCRIPTION)};
 
 /* What is legal is said. */
 static const char *const reasons[][2] = {
-    {"flag_16", "flags is 0x10: use only bits of "},
+    {"flag_16", "flags is 16: use only bits of 11"},
     {"chunk_3", "chunk_bytes is 196608: it has to be a power of two from 65536 to 1310720"},
     {"peer_that_is_the_device", "peer_devices[2] is 0: name other devices than the lake's"},
     {"peer_8", "peer_devices[0] is 8: name other devices than the lake's, from 0 to 7"},
     {"peer_twice",
      "peer_devices[3] is 2: name other devices than the lake's, from 0 to 7, each once"},
-    {"peers_without_array", "peer_count is 1 and peer_devices is NULL"},
-    {"host_without_free", "host.free_fn is NULL: set both functions, or neither"},
+    {"peers_without_array", "peer_count is 1: set peer_devices, too, or neither"},
+    {"host_without_free", "host.free_fn is 0: set both functions, or neither"},
     {"windows_1", "window_bytes is 1: it has to hold a chunk at least, 65536"},
     {"handle_type_of_another_system", "handle_types is 0x2: this device exports 0x1"},
     {"no_backend_but_a_device", "device 1: there is no device of this number"},
