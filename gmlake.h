@@ -1649,8 +1649,6 @@ static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
-#define GMLK_AT_ONCE_MIN 64u /* windows or slots that each pass may take to the driver */
-
 #define GMLK_CACHE_LINE ((size_t)64)
 
 static void *gmlk_line_from(void *ptr) { /* where the next cache line begins */
@@ -4315,7 +4313,7 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
 
 /* ---- >>stitch ----------------------------------------------------------------------------------
    Finds, makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
-   stitched bytes, want of memory), with the chunks under them by gmlk_trim_batch and
+   stitched bytes, want of memory), with the chunks under them by gmlk_trim_arena and
    gmlk_return_block in >>grow, for a policy by gmlk_ask_evict in >>research, and in arenas that
    sleep or close by >>sleep and >>pools. Each operation plans with state_lock held, marks its
    pieces reserved, releases state_lock, calls the driver, takes state_lock again and commits. An
@@ -4423,19 +4421,18 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
 }
 
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
-   is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. Unmapping is
+   is complete, until `bytes` of mappings are dropped. Never waits. Unmapping is
    safe: the tag was set when the window was freed, to the stream and the epoch then open, so the
    epoch's end is behind all work that had its address. Who took its pieces since then uses them by
    other addresses; who took the window itself gave it a new tag when it was freed again. */
-static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
+static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL;
   gmlk_alias *dying = NULL;
-  while (w && left && bytes) {
+  while (w && bytes) {
     gmlk_window *next = w->idle_next;
     if (gmlk_alias_is_done(l, &w->alias)) {
       gmlk_alias_give_up(a, &w->alias, &dying);
       bytes -= gmlk_min(bytes, w->alias.chunk_count * a->chunk_bytes);
-      left--;
     }
     w = next;
   }
@@ -4443,17 +4440,16 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
 }
 
 /* If more is stitched than desc.stitched_bytes_max, drops windows until three quarters of it are
-   left, in batches: one of this arena, then one of each arena. */
+   left: of this arena, then of each other. */
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   const size_t low = l->desc.stitched_bytes_max / 4 * 3;
   gmlk_arena *other;
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
   if (l->desc.policy && l->desc.policy->evict) return; /* the policy has decided: >>research */
   (void)gmlk_refresh(l, 1);
-  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
+  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low);
   GMLK_FOR_ARENAS(l, other)
-    if (l->stats.stitched_bytes > low)
-      (void)gmlk_evict(l, other, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
+    if (l->stats.stitched_bytes > low) (void)gmlk_evict(l, other, l->stats.stitched_bytes - low);
 }
 
 /* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
@@ -5174,12 +5170,6 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
    blocks. pre, for what changes an arena's slots: the caller holds `driver_lock`. O(what is moved,
    freed or walked over). Can fail: host memory. */
 
-/* How many of `count` things one pass takes to the driver. A sixteenth: few passes serve all, and
-   not all at once, since no other thread can have what is at the driver. */
-static uint32_t gmlk_at_once(size_t count) {
-  return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
-}
-
 static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
   while (records->slabs) {
     gmlk_slab *next = records->slabs->next;
@@ -5466,17 +5456,6 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
   gmlk_window *w = a->windows.idle_first;
   while (w && w->number != number) w = w->idle_next;
   return w;
-}
-
-/* Drops all idle windows of an arena whose work is complete. */
-static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
-  gmlake_result result = GMLAKE_OK;
-  size_t windows;
-  do {
-    windows = a->mapped.window_count;
-    result = gmlk_evict(l, a, SIZE_MAX, gmlk_at_once(windows));
-  } while (!result && a->mapped.window_count < windows);
-  return result;
 }
 
 /* ---- >>observe ---------------------------------------------------------------------------------
@@ -6934,15 +6913,16 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, gmlk_requester reques
 
 /* ---- trim ---- */
 
-/* Clears the marks of an alias's chunks, or tells whether one has a mark. */
-static int gmlk_alias_marks(gmlk_arena *a, const gmlk_alias *x, int clear) {
+/* Tells whether one of an alias's chunks has a mark; with sets, gives one to all. */
+static int gmlk_alias_marks(gmlk_arena *a, const gmlk_alias *x, int sets) {
   uint32_t i, slot, left;
+  int has = 0;
   for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
     for (; left--; slot++) {
-      if (clear) a->chunks.items[slot].is_marked = 0;
-      if (a->chunks.items[slot].is_marked) return 1;
+      has |= a->chunks.items[slot].is_marked;
+      a->chunks.items[slot].is_marked |= (uint8_t)sets;
     }
-  return 0;
+  return has;
 }
 
 typedef enum gmlk_which {
@@ -6973,41 +6953,40 @@ static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_
   return requester;
 }
 
+/* Clears all marks. */
+static void gmlk_trim_forget(gmlk_arena *a) {
+  uint32_t slot;
+  for (slot = 0; slot < a->slot_count; slot++) a->chunks.items[slot].is_marked = 0;
+}
+
 /* The trimmer is the requester for which trim looks for free chunks: it may have what is clean;
-   with HOST_WAIT also what is clean once the host has waited. Returns those of the marked chunks
-   that no quarantined window or page maps, and none whose last use is not complete for the trimmer.
-   The others lose their marks. */
-static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
-                                  const gmlk_slots *chosen) {
-  gmlk_slots kept = gmlk_slots_in(chosen->items);
+   with HOST_WAIT also what is clean once the host has waited. Marks the chunks that a quarantined
+   window or page maps, or one whose last use is not complete for the trimmer. */
+static void gmlk_trim_mark_used(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer) {
   gmlk_walk walk = gmlk_walk_of(a);
   const gmlk_alias *x;
-  uint32_t i;
   while ((x = gmlk_walk_next(&walk)) != NULL)
     if (x->state == GMLK_ALIAS_QUARANTINED ||
         (x->state == GMLK_ALIAS_IDLE && !gmlk_may_await(&l->streams, trimmer, x->stream, x->epoch)))
       (void)gmlk_alias_marks(a, x, 1);
-  for (i = 0; i < chosen->count; i++)
-    if (a->chunks.items[chosen->items[i]].is_marked) gmlk_slots_add(&kept, chosen->items[i]);
-  return kept;
 }
 
-/* Chooses, marks and lists chunks to return, from the highest below *from_slot on: free for the
-   trimmer, and mapped by no window or page that is quarantined or still in use. */
+/* Chooses, marks and lists at most so many chunks to return, the highest first: free for the
+   trimmer, and used through no window or page. None of an arena that sleeps, or is kept. pre:
+   scratch is reserved for all slots. */
 static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
-                                   uint32_t *from_slot, size_t max_bytes) {
-  size_t limit = gmlk_min(gmlk_at_once(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
+                                   size_t most) {
   gmlk_slots chosen = gmlk_slots_in(a->scratch);
-  int is_mapped = 0;
+  uint32_t i, slot = a->sleep < GMLK_ASLEEP && !a->is_kept ? a->slot_count : 0;
+  if (!slot) return chosen;
   gmlk_small_reserve_end(a);
-  while (*from_slot && chosen.count < limit) {
-    const uint32_t slot = --*from_slot;
-    if (!gmlk_slot_suits(l, a, slot, trimmer)) continue;
-    a->chunks.items[slot].is_marked = 1;
-    gmlk_slots_add(&chosen, slot);
-    is_mapped |= a->chunks.items[slot].map_count != 0;
-  }
-  return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
+  gmlk_trim_mark_used(l, a, trimmer);
+  while (slot-- && chosen.count < most)
+    if (!a->chunks.items[slot].is_marked && gmlk_slot_suits(l, a, slot, trimmer))
+      gmlk_slots_add(&chosen, slot);
+  gmlk_trim_forget(a);
+  for (i = 0; i < chosen.count; i++) a->chunks.items[chosen.items[i]].is_marked = 1;
+  return chosen;
 }
 
 /* Reserves the chosen chunks, which are clean. pre: two records are reserved for each. */
@@ -7034,20 +7013,23 @@ static void gmlk_trim_commit(gmlk_arena *a, const gmlk_slots *slots) {
   }
 }
 
-/* Returns a batch of an arena's chunks that lie below *from_slot, max_bytes or little more. */
-static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_slot,
-                                     size_t max_bytes, size_t *released) {
+/* Returns free chunks of one arena whose work is complete: `bytes`, or little more. */
+static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
+  const gmlk_requester trimmer = gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT);
+  const size_t held = l->stats.reserved_bytes;
   gmlk_alias *dying = NULL;
   gmlk_batch batch;
   gmlk_slots slots;
   gmlake_result result;
   uint32_t i;
-  const size_t most = gmlk_at_once(a->slot_count), held = l->stats.reserved_bytes;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
+  if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  slots = gmlk_trim_choose(l, a, trimmer, (bytes - 1) / a->chunk_bytes + 1);
+  if (!slots.count) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)slots.count)) {
+    gmlk_trim_forget(a);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots =
-      gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT), from_slot, max_bytes);
-  if (slots.count) dying = gmlk_aliases_idle(a, GMLK_WHICH_MARKED);
+  }
+  dying = gmlk_aliases_idle(a, GMLK_WHICH_MARKED);
   gmlk_trim_reserve(a, &slots);
   result = gmlk_aliases_unmap(l, a, dying);
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
@@ -7101,16 +7083,16 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   gmlk_slots slots;
   gmlk_alias *x;
   uint32_t i;
+  int is_used = 0;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
       !gmlk_scratch_reserve(a, count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_block_slots(a, extra->block);
+  gmlk_trim_mark_used(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT));
+  for (i = 0; i < count; i++) is_used |= a->chunks.items[slots.items[i]].is_marked;
+  gmlk_trim_forget(a);
+  if (is_used) return GMLAKE_OK;
   for (i = 0; i < count; i++) a->chunks.items[slots.items[i]].is_marked = 1;
-  slots = gmlk_trim_spare(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT), &slots);
-  if (slots.count < count) {
-    for (i = 0; i < slots.count; i++) a->chunks.items[slots.items[i]].is_marked = 0;
-    return GMLAKE_OK;
-  }
   gmlk_pending_end(l, extra);
   for (x = gmlk_aliases_idle(a, GMLK_WHICH_MARKED); x; x = x->next) gmlk_alias_quarantine(a, x);
   gmlk_trim_reserve(a, &slots);
@@ -7165,18 +7147,6 @@ static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
   return first;
 }
 
-/* Returns free chunks of one arena whose work is complete, up to `bytes`, or little more. */
-static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
-  gmlake_result result = GMLAKE_OK;
-  uint32_t slot = a->sleep < GMLK_ASLEEP && !a->is_kept ? a->slot_count : 0;
-  size_t before = *released;
-  while (slot && !result && *released - before < bytes) {
-    result = gmlk_trim_batch(l, a, &slot, bytes - (*released - before), released);
-    if (slot > a->slot_count) slot = a->slot_count;
-  }
-  return result;
-}
-
 /* Returns free chunks whose work is complete, of every arena, until at most keep_bytes are held. */
 static gmlake_result gmlk_trim_arenas(gmlake *l, size_t keep_bytes, size_t *released) {
   gmlake_result result = l->lost;
@@ -7207,23 +7177,6 @@ static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, gmlk_giv
          (!a->owner || a->owner == requester->owner);
 }
 
-/* Marks the chunks, `most` or little more, that gmlk_trim_arena would return. Returns their number.
-   pre: scratch is reserved for all slots. */
-static size_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
-                                size_t most) {
-  uint32_t slot = a->sleep < GMLK_ASLEEP && !a->is_kept ? a->slot_count : 0;
-  size_t count = 0;
-  while (slot && count < most)
-    count += gmlk_trim_choose(l, a, trimmer, &slot, (most - count) * a->chunk_bytes).count;
-  return count;
-}
-
-/* Clears these marks. */
-static void gmlk_trim_forget(gmlk_arena *a) {
-  uint32_t slot;
-  for (slot = 0; slot < a->slot_count; slot++) a->chunks.items[slot].is_marked = 0;
-}
-
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
    creates as many; those of its pool first, as that may have a limit. Only a fatal error counts.
    For a question it counts what would be returned, once the host has waited if `wait` says so. */
@@ -7247,7 +7200,7 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
     }
     if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     released += a->chunk_bytes *
-                gmlk_trim_dry_run(l, a, trimmer, (bytes - released - 1) / a->chunk_bytes + 1);
+                gmlk_trim_choose(l, a, trimmer, (bytes - released - 1) / a->chunk_bytes + 1).count;
     gmlk_trim_forget(a);
     headroom->returned_bytes = released;
     if (i < l->arena_count) headroom->own_bytes += released - before;
@@ -7730,7 +7683,7 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
   const gmlk_block *b = a->head.next;
   uint64_t most = 0;
-  chunks += gmlk_trim_dry_run(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), a->slot_count);
+  chunks += gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
   for (;; b = b->next) {
     uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, until;
     while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
@@ -8000,7 +7953,7 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   gmlake_result result = gmlk_refresh(l, 1);
   if (result) return result;
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  own = gmlk_trim_dry_run(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), a->slot_count);
+  own = gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
   gmlk_trim_forget(a);
   if (own) return GMLAKE_OK;
   held = l->stats.reserved_bytes;
@@ -8054,7 +8007,7 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   if (may_grow && !may_help) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
-  if (!result) result = gmlk_evict_all(l, r->arena);
+  if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->requester, out_block);
   if (!may_grow) return result;
@@ -8160,7 +8113,7 @@ static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block
     /* Makes room: the host waits. The second time all idle windows are dropped, too, and all free
        chunks returned, unless none may be created instead. */
     result = gmlk_wait_for_others(l);
-    if (!result && step) result = gmlk_evict_all(l, r->arena);
+    if (!result && step) result = gmlk_evict(l, r->arena, SIZE_MAX);
     if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
     if (!result || gmlk_is_shortage(result) || r->error) continue;
     r->error = result;

@@ -58,7 +58,7 @@ static const scene scenes[] = {
      "+p=1@A", "windows=1", 1, 99, 1, EACH_ALLOCATION | NO_SCRATCH},
     /* A policy that serves nothing: what is returned for it needs records, too. */
     {"planned_nothing", "{granule:16 cap:8 policy:1} " USED_BY_A "+x=2@A -x@A a:9", "+p=1@A",
-     "+p=1@A!O", 4, 5, 1, 0},
+     "+p=1@A!O", 3, 4, 1, 0},
     {"growing_again", "{granule:16 cap:16} " USED_BY_BOTH "N0:8^1 z0:4@A N1:8^1 z0:0@A", "z0:4@A",
      NULL, 0, MOST, 1, 0},
     /* The last record is for itself. */

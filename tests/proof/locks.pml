@@ -308,7 +308,7 @@ free:
 trim:
   lock_state();
   lock_driver();
-  atomic { /* gmlk_trim_batch */
+  atomic { /* gmlk_trim_arena */
     HOLDS_BOTH;
     if
     :: sleep >= ASLEEP || pool_is_gone -> goto leave_driver

@@ -153,13 +153,13 @@ CASE(a_map_tells_what_is_quarantined) {
   finish();
 }
 
-/* Of slots behind an arena's end only those that are quarantined are looked at: the others' blocks
-   may be gone, with the memory of their records. Sanitizers see that. */
+/* Of slots behind an arena's end only those that are quarantined are looked at: the others have no
+   block any more. */
 CASE(a_map_looks_at_no_block_behind_the_end) {
   static void *blocks[5 * GMLK_SLAB_BLOCKS];
   const size_t most = sizeof(blocks) / sizeof(blocks[0]);
   gmlake_buffer *buffer;
-  size_t count, slabs, i;
+  size_t count, i;
   is_apart = 1;
   prepare(32);
   is_apart = 0;
@@ -174,11 +174,9 @@ CASE(a_map_looks_at_no_block_behind_the_end) {
   step(gmlake_trim(lake, 0, NULL));
   step(gmlake_buffer_resize(lake, buffer, 0, LEGACY)); /* the last slot will join it and go */
   for (i = 0; i < most; i++) drop(blocks[i]);
-  slabs = lake->records.slab_count;
   refuses_release = 1;
   (void)gmlake_trim(lake, 0, NULL);
   refuses_release = 0;
-  assert_true(lake->records.slab_count < slabs);
   assert_int_equal(buffer->arena->slot_count, 0);
   assert_true(buffer->arena->chunks.quarantined_count > 0);
   assert_ok(gmlake_get_map(lake, NULL, 0, &count));

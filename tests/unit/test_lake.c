@@ -98,20 +98,17 @@ CASE(defaults_follow_the_device) {
   const size_t multiples[3] = {4, 8, 32};
   size_t i, n;
   for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-    gmlake_device_properties device;
-    gmlake_error_info why;
-    gmlake_desc made;
+    static gmlake made;
     size_t sizes[3];
-    memset(&device, 0, sizeof(device));
     memset(&made, 0, sizeof(made));
-    device.device_bytes = rows[i].device_bytes;
-    device.granularity_bytes = rows[i].granule;
-    device.is_integrated = rows[i].is_integrated;
-    assert_ok(gmlk_desc_default(&made, &device, &why));
-    assert_int_equal(made.chunk_bytes, rows[i].chunk);
-    sizes[0] = made.stitched_bytes_max;
-    sizes[1] = made.arena_bytes;
-    sizes[2] = made.window_bytes;
+    made.device.device_bytes = rows[i].device_bytes;
+    made.device.granularity_bytes = rows[i].granule;
+    made.device.is_integrated = rows[i].is_integrated;
+    assert_ok(gmlk_desc_default(&made));
+    assert_int_equal(made.desc.chunk_bytes, rows[i].chunk);
+    sizes[0] = made.desc.stitched_bytes_max;
+    sizes[1] = made.desc.arena_bytes;
+    sizes[2] = made.desc.window_bytes;
     for (n = 0; n < 3; n++) {
       const size_t most = SIZE_MAX / multiples[n], device_bytes = rows[i].device_bytes;
       assert_int_equal(sizes[n], (device_bytes < most ? device_bytes : most) * multiples[n]);
