@@ -121,7 +121,7 @@ STREAMS
   - Which desc.cross_stream? Of one stream: any. Of several, where memory is short:
     GMLAKE_WAIT_FIRST. Of what it holds .960 to .997 is used in recordings of six programs, where
     GMLAKE_GROW_FIRST has .694 to .996 (bench/RESULTS.md); in the one that waits most its streams
-    stand still for 1.4 of 11 s, if nothing else makes them wait. GMLAKE_GROW_FIRST, the default,
+    stand still for 1.8 of 11 s, if nothing else makes them wait. GMLAKE_GROW_FIRST, the default,
     where a stream may not wait for another as long as there is memory.
   - Waits on the device are queued where desc.cross_stream allows them, and where memory is short.
     Within a process they make no cycle. Each waits for an event that the host recorded earlier, so
@@ -334,8 +334,8 @@ COSTS (measured; see bench/RESULTS.md)
                    a window, plus one entry for each chunk whose first block changes. Where clean
                    memory and a stream's lie side by side, a search is O(log of how often they do).
   stitch           20 to 30 us for each chunk mapped (cuMemSetAccess), and up to 1 ms while the
-                   device copies to the host, on an H200. To plan it: O(chunks mapped), or O(slots)
-                   if the request may wait for other streams
+                   device copies to the host, on an H200. To plan it: O(chunks mapped), or
+                   O(slots + blocks, 4,096 at most) if the request may wait for other streams
   grow             28 us for each handle, of a buffer too, or twice as much for a buffer that shares
                    chunks with blocks; nothing for a buffer's chunk that is still mapped where it is
                    committed again
@@ -7637,17 +7637,24 @@ static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gm
                                              w ? w->piece_count : count);
 }
 
-/* The first aligned range of at least so many grains that the requester may have; if there is none,
-   the longest. O(blocks). */
-static gmlk_piece gmlk_range_first(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                                   uint32_t grains, uint32_t align) {
+/* A requester that waits on the device may do so before each growth: it passes over so many blocks
+   that it may not have. */
+#define GMLK_RANGE_TRIES 4096u
+
+/* The shortest aligned range of at least so many grains that the requester may have; if there is
+   none, the longest. O(blocks). */
+static gmlk_piece gmlk_range_best(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                  uint32_t grains, uint32_t align) {
   const gmlk_block *b = a->head.next;
+  unsigned tries = requester.may_wait == GMLAKE_DEVICE_WAIT ? GMLK_RANGE_TRIES : UINT_MAX;
   gmlk_piece best = gmlk_piece_with(0, 0);
   for (;; b = b->next) {
     const uint32_t at = b->at + ((0 - b->at) & (align - 1));
     while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    if (at < b->at && b->at - at > best.grains) best = gmlk_piece_with(at, b->at - at);
-    if (b == &a->tail || best.grains >= grains) return best;
+    if (at < b->at && (best.grains < grains ? b->at - at > best.grains
+                                            : b->at - at >= grains && b->at - at < best.grains))
+      best = gmlk_piece_with(at, b->at - at);
+    if (b == &a->tail || !--tries) return best;
   }
 }
 
@@ -7753,38 +7760,6 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
-/* Finds the best range in another stream's free memory, or in a block that is pending: of those of
-   one size the oldest. plan->hole stays 0 if there is none. */
-static void gmlk_plan_foreign(const gmlake *l, const gmlk_request *r, gmlk_plan *plan) {
-  const gmlk_arena *a = r->arena;
-  uint32_t hole, at;
-  int is_pending = 0;
-  const gmlk_extra *extra = NULL;
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
-    gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
-                        ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
-                        : NULL;
-    if (!b || (plan->hole && hole >= plan->hole) ||
-        !gmlk_may_take_range(&l->streams, plan->requester, b, at + r->grains))
-      continue;
-    plan->hole = hole;
-    plan->range = gmlk_piece_with(at, r->grains);
-  }
-  while ((extra = gmlk_pending_next(a, extra)) != NULL) {
-    const gmlk_block *b = extra->block;
-    at = b->at + ((0 - b->at) & (r->align - 1));
-    hole = b->grains;
-    if (gmlk_as_window(b) || at - b->at > hole || hole - (at - b->at) < r->grains ||
-        (plan->hole && (is_pending ? hole > plan->hole : hole >= plan->hole)) ||
-        !gmlk_may_take(&l->streams, plan->requester, b))
-      continue;
-    is_pending = 1;
-    plan->hole = hole;
-    plan->range = gmlk_piece_with(at, r->grains);
-  }
-}
-
 /* Plans what is there already: for a requester that may wait a window or a range; for another the
    first aligned range, since best fit looks at few holes that are too short for any alignment. */
 static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
@@ -7800,10 +7775,8 @@ static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requeste
       w = w->idle_next;
     plan->window = w;
   }
-  if (!plan->window && requester.may_wait == GMLAKE_DEVICE_WAIT) {
-    gmlk_plan_foreign(l, r, plan);
-  } else if (!plan->window) {
-    plan->range = gmlk_range_first(l, r->arena, requester, r->grains, r->align);
+  if (!plan->window) {
+    plan->range = gmlk_range_best(l, r->arena, requester, r->grains, r->align);
     if (plan->range.grains >= r->grains) plan->hole = plan->range.grains;
     plan->range = gmlk_piece_with(plan->range.at, r->grains);
   }

@@ -60,7 +60,7 @@ static const row observer_rows[] = {
        none twice for what lies in two places. */
     {"a_wait_for_each_of_two_streams_is_told", TOGETHER,
      "{granule:16 cap:4 wait-first observed} +z.3=4@n -z.3@n +a-d=1 hA hB -a@A -b@B -c@A mark "
-     "+x=3@C heard:WAIT~@C heard:WAIT~@C heard:STITCH heard:ALLOC heard:nothing eA eB"},
+     "+x=3@C heard:WAIT~@C heard:WAIT~@C heard:ALLOC heard:nothing eA eB"},
     {"a_wait_of_the_host_is_told", TOGETHER,
      "{granule:16 cap:2 observed} +a=2@A hA -a@A mark +b=1@n "
      "heard:WAIT~@A,0=0:the_host_waits_for_this_stream's_work heard:SPLIT@n,a=2" TAKES_A_PART
