@@ -200,11 +200,9 @@ GROWING BUFFERS
   - What a buffer gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same
     stream takes it back without a driver call. So keep a buffer, at 0 bytes, for the next sequence
     instead of destroying it.
-  - A commit needs a chunk for each hole, and takes the first of these: the one that is still mapped
-    there; a free chunk whose work is complete; one that a block of the same stream left, or else
-    one that a buffer left there; a new chunk; a new chunk instead of one that gmlake_trim would
-    return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST before new chunks). Several
-    buffers may have one chunk mapped, but only one of them, or blocks, has it as memory.
+  - A commit needs a chunk for each hole: the one that is still mapped there, if the stream may have
+    it; else it is served as a block of a whole chunk is, by the steps above. Several buffers may
+    have one chunk mapped, but only one of them, or blocks, has it as memory.
   - Blocks and buffers share free memory. I want this sharing to cost least: give the buffer chunks
     of the size that the blocks' arena has. Then both take them from one place, in the order of
     streams or behind a wait on the device. A block takes what a buffer gave up without a driver
@@ -9250,49 +9248,11 @@ static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *chang
   return 1;
 }
 
-/* Takes a chunk that blocks left, for the stream at once, and that nothing else maps: the first of
-   the best hole. NULL: there is none among the first few. pre: two records reserved. */
-static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
-  gmlk_arena *a = r->arena;
-  uint32_t at = 0, hole = 0, end;
-  unsigned tries;
-  if (a->is_bare || !gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole))
-    return NULL;
-  for (tries = 0; tries < GMLK_HOLE_TRIES && at < a->tail.at; tries++, at = end) {
-    gmlk_block *b = gmlk_locate(a, at);
-    end = at + r->grains;
-    if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
-    if (a->chunks.items[at >> a->chunk_log].map_count) continue; /* a page may map it */
-    return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0);
-  }
-  return NULL;
-}
-
-/* Finds a chunk for an empty page. Clean memory comes first, then what blocks of this stream left,
-   then what buffers left on it: such a chunk is still mapped where it was used, and until the use
-   is complete the host has to wait if that page is committed again. Then new memory; if none can be
-   created, what has completed by now, or a new chunk after trim returned one. */
+/* Finds a chunk for an empty page, as a block of a whole chunk is served. */
 static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_block **out) {
-  gmlk_request r = *wanted, clean = *wanted;
-  gmlake_result result;
-  size_t held, released = 0;
-  clean.requester = gmlk_requester_of(GMLK_CLEAN, clean.requester.may_wait);
-  result = gmlk_try_fast(l, &clean, out);
-  if (!result && !*out) *out = gmlk_take_loose(l, &r);
-  if (!result && !*out) result = gmlk_try_fast(l, &r, out);
-  if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST) {
-    result = gmlk_grow_and_serve(l, &clean, clean.requester, out);
-    if (gmlk_is_shortage(result)) {
-      result = gmlk_refresh(l, 1);
-      if (!result) result = gmlk_try_fast(l, &clean, out);
-      held = l->stats.reserved_bytes;
-      if (!result && !*out)
-        result = gmlk_trim(l, held - gmlk_min(held, r.arena->chunk_bytes), &released);
-      if (!result && released) result = gmlk_grow_and_serve(l, &clean, clean.requester, out);
-    }
-  }
-  if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
-  return gmlk_slow_path(l, &r, out);
+  gmlk_request r = *wanted;
+  gmlake_result result = gmlk_try_fast(l, &r, out);
+  return result || *out ? result : gmlk_slow_path(l, &r, out);
 }
 
 /* Takes the chunk in a slot for a requester, whose stream may have to wait on the device. */
