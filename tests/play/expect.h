@@ -246,16 +246,21 @@ static int is_so(const op *o, const char *name, int on) {
   return info.bytes == o->bytes; /* end */
 }
 
-/* What it compares is equal; else the rule says what it is. */
+/* What it compares is equal; else the rule says what it is, sizes as the line writes them. */
 static int is_as_said(const op *o, const char *name, int on, char *rule, size_t room) {
+  const char *form = comparisons[o->align - 1].form;
   uint64_t value;
-  if (comparisons[o->align - 1].form[0] == ':') {
+  if (*form == ':') {
     (void)snprintf(rule, room, "%s is not so", name);
     return is_so(o, name, on);
   }
   value = figure_of(name);
-  (void)snprintf(rule, room, "%s is %llu, not %llu", name, (unsigned long long)value,
-                 (unsigned long long)o->bytes);
+  if (form[1] == 'z')
+    (void)snprintf(rule, room, "%s is %s, not %s", name, text_of_size(value).text,
+                   text_of_size(o->bytes).text);
+  else
+    (void)snprintf(rule, room, "%s is %llu, not %llu", name, (unsigned long long)value,
+                   (unsigned long long)o->bytes);
   return value == o->bytes;
 }
 

@@ -227,6 +227,32 @@ static void judge(int holds, const char *rule) {
 
 static void must(gmlake_result result, const char *what) { judge(!result, what); }
 
+/* A finding of a stream or a block, which the rule then names as the words do. */
+static void judge_for_line(int holds, const char *rule, int on) {
+  const char *state;
+  char text[sizeof(verdict.rule)];
+  int i = 0;
+  if (holds) return;
+  while (i < SLOTS && w.slots[i] != on) i++;
+  state = w.lines[on].is_alive ? "" : w.lines[on].is_told ? ", forgotten" : ", ended";
+  (void)snprintf(text, sizeof(text), "%s: stream %c%s", rule, i < SLOTS ? slot_letters[i] : '?',
+                 state);
+  judge(0, text);
+}
+
+static void judge_for_block(int holds, const char *rule, const block *b) {
+  const int is_named = b >= w.blocks && b < w.blocks + NAMES;
+  const unsigned name = is_named ? (unsigned)(b - w.blocks) : 0;
+  char text[sizeof(verdict.rule)];
+  if (holds) return;
+  (void)snprintf(text, sizeof(text),
+                 !is_named   ? "%s: a buffer's chunk"
+                 : name < 26 ? "%s: block %c"
+                             : "%s: block %c.%u",
+                 rule, 'a' + name % 26, name / 26);
+  judge(0, text);
+}
+
 #define trace(...)                            \
   do {                                        \
     if (is_traced) (void)printf(__VA_ARGS__); \
@@ -305,16 +331,12 @@ static int covers(const moment *a, const moment *b, const moment *need) {
   return 1;
 }
 
-/* Which line's work is the one that a rule is broken for. */
-static void tell_lines(const moment *own, const moment *need) {
+/* `own` is behind `need`, or that is known to be complete; else whose work is not: */
+static void judge_behind(const moment *own, const moment *need, const char *rule) {
   int i;
+  if (covers(own, &w.known, need)) return;
   for (i = 0; i < w.line_count; i++)
-    if (own->at[i] < need->at[i] && w.known.at[i] < need->at[i])
-      trace("line %d, %s: work %u, ordered behind %u, known %u\n", i,
-            w.lines[i].is_alive  ? "alive"
-            : w.lines[i].is_told ? "forgotten"
-                                 : "ended",
-            need->at[i], own->at[i], w.known.at[i]);
+    judge_for_line(own->at[i] >= need->at[i] || w.known.at[i] >= need->at[i], rule, i);
 }
 
 static int is_known(const moment *need) { return covers(&w.known, &w.known, need); }
@@ -421,6 +443,13 @@ static block *live_next(block *last) {
     if (w.buffers[i / CELLS].value && w.buffers[i / CELLS].cells[i % CELLS].id)
       return &w.buffers[i / CELLS].cells[i % CELLS];
   return NULL;
+}
+
+/* NULL: none has the number. */
+static block *block_with_id(uint32_t id) {
+  block *b = NULL;
+  while ((b = live_next(b)) && b->id != id) continue;
+  return b;
 }
 
 /* ---- Calls of the driver --------------------------------------------------------------------- */
@@ -670,27 +699,28 @@ static gmlake_result see_access(void *user, uint64_t at, size_t bytes, const int
   }
 }
 
-/* Whether a block lies there that its pool does not move. */
-static int is_live(uint64_t at, size_t bytes) {
+/* A block that lies there and that its pool does not move, or NULL. */
+static const block *live_in(uint64_t at, size_t bytes) {
   const block *b = NULL;
   while ((b = live_next((block *)(uintptr_t)b)))
     if (b->at < at + bytes && at < b->at + b->bytes && w.moving != b->pool + 1 && b != w.leaving)
-      return 1;
-  return 0;
+      break;
+  return b;
 }
 
 static gmlake_result see_unmap(void *user, uint64_t at, size_t bytes, int *code) {
   const uint64_t end = at + bytes;
+  const block *live;
   GATE(ON_UNMAP);
   result = mock->unmap(user, at, bytes, code);
   if (result) return result;
-  judge(w.destroying == 2 || !is_live(at, bytes), "a live block was unmapped");
+  live = live_in(at, bytes);
+  judge_for_block(w.destroying == 2 || !live, "a live block was unmapped", live);
   while (at < end) {
     size_t place = map_above(at) - 1;
     map *m = w.maps[place];
-    if (!is_known(&m->used)) tell_lines(&w.known, &m->used);
-    judge(is_known(&m->used) || w.is_lost || w.fatal || (w.destroying == 2 && w.injected),
-          "unmapped while work may still use it");
+    if (!w.is_lost && !w.fatal && !(w.destroying == 2 && w.injected))
+      judge_behind(&w.known, &m->used, "unmapped while work may still use it");
     judge(!m->is_graphs || w.destroying || w.moving, "unmapped under a graph");
     at += m->of->bytes;
     memmove(&w.maps[place], &w.maps[place + 1], (--w.map_count - place) * sizeof(m));
@@ -712,10 +742,10 @@ static line *line_of(gmlake_stream value) {
 }
 
 /* Under GMLAKE_STREAMS_MAY_END only a call that names a stream says that it exists. */
-static void judge_named(const line *l) {
+static void judge_touched(const line *l) {
   const int on = (int)(l - w.lines);
-  judge(!may_end() || !on || l->kind == GMLAKE_STREAM_STAYS || on == w.named,
-        "a stream is touched that the call does not name");
+  judge_for_line(!may_end() || !on || l->kind == GMLAKE_STREAM_STAYS || on == w.named,
+                 "a stream is touched that the call does not name", on);
 }
 
 static moment *event_at(const void *value) {
@@ -758,8 +788,9 @@ static gmlake_result see_record(void *user, void *value, gmlake_stream on, int *
   line *l = line_of(on);
   w.driver_calls += !l;
   if (!l) return mock->event_record(user, value, on, code);
-  judge_named(l);
-  judge(is_quiet((int)(l - w.lines)), "an event is recorded where a capture forbids it");
+  judge_touched(l);
+  judge_for_line(is_quiet((int)(l - w.lines)), "an event is recorded where a capture forbids it",
+                 (int)(l - w.lines));
   {
     GATE(ON_RECORD);
     result = mock->event_record(user, value, on, code);
@@ -823,10 +854,11 @@ static gmlake_result see_stream_wait(void *user, gmlake_stream on, void *value, 
   line *l = line_of(on);
   w.driver_calls += !l;
   if (!l) return mock->stream_wait(user, on, value, code);
-  judge_named(l);
-  judge(l->kind != GMLAKE_STREAM_COMMUNICATION || w.is_recalled,
-        "a stream that communicates was made to wait");
-  judge(is_quiet((int)(l - w.lines)), "a stream was made to wait where a capture forbids it");
+  judge_touched(l);
+  judge_for_line(l->kind != GMLAKE_STREAM_COMMUNICATION || w.is_recalled,
+                 "a stream that communicates was made to wait", (int)(l - w.lines));
+  judge_for_line(is_quiet((int)(l - w.lines)),
+                 "a stream was made to wait where a capture forbids it", (int)(l - w.lines));
   {
     GATE(ON_STREAM_WAIT);
     result = mock->stream_wait(user, on, value, code);
@@ -1016,7 +1048,8 @@ static void judge_stamps(const block *b) {
     judge(!memcmp((void *)(uintptr_t)b->at, b->shown, b->bytes), "an import has changed");
   for (at = 0; at < b->bytes && !b->is_imported; at += GRAIN) {
     memcpy(&stamp, (const char *)(uintptr_t)b->at + at, sizeof(stamp));
-    judge(stamp == stamp_of(b, at), "a live block does not hold what was written to it");
+    judge_for_block(stamp == stamp_of(b, at), "a live block does not hold what was written to it",
+                    b);
   }
 }
 
@@ -1025,11 +1058,10 @@ static void judge_stamps(const block *b) {
 static void judge_grain(const grain *g, const moment *own, int number, int from, int is_transient) {
   const graph *former = g->graph ? w.of_serial[g->graph] : NULL;
   if (former && former->serial != g->graph) former = NULL;
-  judge(!g->owner, "two live blocks share memory");
+  judge_for_block(!g->owner, "two live blocks share memory", block_with_id(g->owner));
   judge(!g->is_exported, "exported memory was handed over");
   if (!g->graph || is_transient) {
-    if (!covers(own, &w.known, &g->used)) tell_lines(own, &g->used);
-    judge(covers(own, &w.known, &g->used), "handed over while work may still use it");
+    judge_behind(own, &g->used, "handed over while work may still use it");
     if (!g->graph) return;
   }
   judge(!is_transient || !former || !former->is_active, "a capture's memory was borrowed");
@@ -1128,7 +1160,7 @@ static void own_again(int number) {
     if (b->pool != number || b->is_imported) continue;
     while ((g = next_grain(&r, &m))) {
       judge(m->is_accessible, "a block lies in memory without access");
-      judge(!g->owner || g->owner == b->id, "two live blocks share memory");
+      judge_for_block(!g->owner || g->owner == b->id, "two live blocks share memory", b);
       g->owner = b->id;
       m->of->pool = w.pools[number].serial;
       m->of->is_odd |= lies_apart(b);
@@ -1173,9 +1205,8 @@ static void judge_recall(int number, int on) {
       grain *g = &h->grains[n];
       if (!g->is_borrowed) continue;
       judge(!g->owner, "a pool was recalled from under a borrowed block");
-      if (!covers(&w.lines[on].now, &w.known, &g->used)) tell_lines(&w.lines[on].now, &g->used);
-      judge(covers(&w.lines[on].now, &w.known, &g->used),
-            "a pool is recalled while a borrower may still use it");
+      judge_behind(&w.lines[on].now, &g->used,
+                   "a pool is recalled while a borrower may still use it");
       g->is_borrowed = 0;
     }
   }

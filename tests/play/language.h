@@ -74,7 +74,9 @@
    map:0=m..m (of buffer 0's chunks two are memory); came:012 (these chunks came with the last C);
    told-by:policy.choose (whom the last error names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is
    shown on A of pool 0: these free blocks, and window 1, which is free and complete, and 3);
-   shown:2:a=1 (what the second question showed). `note` notes all that there is, and after `same`
+   shown:2:a=1 (what the second question showed). pending is what was freed and waits for streams
+   that were recorded on it; at-work is all that is free and that work may still use. `note` notes
+   all that there is, and after `same`
    it is the same. asked since the last plan, choose-asked, evict-asked and coalesce-asked since the
    last mark; evict-bytes is the last one's. `mark` notes the figures: state, splits, stitches,
    reuses, evictions, calls, all-calls, clock-reads, turns (of planners: so often the driver lock
@@ -108,6 +110,7 @@
 #define SLOTS 9 /* streams: the legacy one, A to H */
 #define ON_ONE 9
 #define ON_NONE 10
+static const char slot_letters[] = "0ABCDEFGH1n";
 #define NAMES 104 /* of blocks */
 #define POOLS 4
 #define BUFFERS 4
@@ -356,6 +359,11 @@ typedef struct program {
   size_t mark; /* of the words, how many stand before `|` */
 } program;
 
+/* What its sizes are multiples of. */
+static size_t unit_of(const program *p) {
+  return p->options[OPT_GRANULE] ? p->options[OPT_GRANULE] : UNIT;
+}
+
 static void program_add(program *p, const op *o) {
   if (p->count == p->capacity) {
     p->capacity = p->capacity ? 2 * p->capacity : 64;
@@ -419,7 +427,7 @@ static unsigned char read_block(void) {
   return (unsigned char)n;
 }
 
-static unsigned char read_stream(void) { return read_one("0ABCDEFGH1n", 0); }
+static unsigned char read_stream(void) { return read_one(slot_letters, 0); }
 static unsigned char read_digit(void) { return read_one("0123456789", 0); }
 
 static void read_flags(op *o) {
@@ -708,14 +716,22 @@ static inline const char *program_read(program *p, const char *line) {
 
 /* ---- To text --------------------------------------------------------------------------------- */
 
-static void write_size(FILE *to, size_t bytes) {
+typedef struct size_text {
+  char text[24];
+} size_text;
+
+static size_text text_of_size(size_t bytes) {
+  size_text t;
   if (bytes % writing_unit == 0)
-    (void)fprintf(to, "%zu", bytes / writing_unit);
+    (void)snprintf(t.text, sizeof(t.text), "%zu", bytes / writing_unit);
   else if (bytes % 1024 == 0)
-    (void)fprintf(to, "%zuk", bytes / 1024);
+    (void)snprintf(t.text, sizeof(t.text), "%zuk", bytes / 1024);
   else
-    (void)fprintf(to, "%zub", bytes);
+    (void)snprintf(t.text, sizeof(t.text), "%zub", bytes);
+  return t;
 }
+
+static void write_size(FILE *to, size_t bytes) { (void)fputs(text_of_size(bytes).text, to); }
 
 static void write_block(FILE *to, unsigned name) {
   (void)fprintf(to, "%c", 'a' + name % 26);
@@ -796,10 +812,10 @@ static void write_form(FILE *to, const op *o, const char *form) {
       write_block(to, o->two);
       break;
     case 'S':
-      (void)fputc("0ABCDEFGH1n"[o->stream], to);
+      (void)fputc(slot_letters[o->stream], to);
       break;
     case '@':
-      if (o->stream) (void)fprintf(to, "@%c", "0ABCDEFGH1n"[o->stream]);
+      if (o->stream) (void)fprintf(to, "@%c", slot_letters[o->stream]);
       break;
     case 'd':
       (void)fprintf(to, "%d", o->one);
@@ -859,11 +875,12 @@ static inline void program_write(FILE *to, const program *p) {
   const char *space = "";
   (void)fputc('{', to);
   if (p->options[OPT_GRANULE]) {
+    writing_unit = UNIT;
     (void)fputs("granule:", to);
     write_size(to, p->options[OPT_GRANULE]);
     space = " ";
-    writing_unit = p->options[OPT_GRANULE];
   }
+  writing_unit = unit_of(p);
   for (i = 0; i < OPT_COUNT; i++) {
     if (!p->options[i] || i == OPT_GRANULE) continue;
     (void)fprintf(to, "%s%s", space, option_names[i]);
@@ -881,7 +898,6 @@ static inline void program_write(FILE *to, const program *p) {
     if (p->ops[i].verb == 'M') end = i + p->ops[i].more;
     if (end == i) (void)fputs(" )", to);
   }
-  writing_unit = UNIT;
 }
 
 /* ---- From and to bytes ----------------------------------------------------------------------- */

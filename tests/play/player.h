@@ -301,11 +301,9 @@ static void do_capture_end(int on) {
 }
 
 static block *held_block(uint32_t id) {
-  block *b = NULL;
-  while ((b = live_next(b)))
-    if (b->id == id) return b;
-  judge(0, "the program has lost a block");
-  return NULL;
+  block *b = block_with_id(id);
+  judge(b != NULL, "the program has lost a block");
+  return b;
 }
 
 /* A graph runs, behind all that used its memory before: the program sees to that. It runs after
@@ -1489,6 +1487,12 @@ static void set_mark(void) {
   asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
 }
 
+static void judge_result(gmlake_result result, const char *what) {
+  char rule[80];
+  (void)snprintf(rule, sizeof(rule), "%s is %s", what, gmlake_result_name(result));
+  judge(result == result_of(now->result), rule);
+}
+
 static void do_compare(int on) {
   char rule[120];
   const char *name = comparisons[now->align - 1].name;
@@ -1505,9 +1509,9 @@ static void do_compare(int on) {
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
-    judge(last_result() == result_of(now->result), "the last error is another one");
+    judge_result(last_result(), "the last error");
   else if (!strcmp(name, "foretold"))
-    judge(compared.foretold.result == result_of(now->result), "foretold is another result");
+    judge_result(compared.foretold.result, "foretold");
   else if (!do_say(now, name, value_in(now->stream)) &&
            !is_as_said(now, name, on, rule, sizeof(rule)))
     judge(0, rule);
@@ -1707,6 +1711,7 @@ static void open_world(program *p) {
   memset(&compared, 0, sizeof(compared));
   memset(&device, 0, sizeof(device));
   w.program = p;
+  writing_unit = unit_of(p);
   w.is_trusted = 1;
   thread_number = 1;
   w.named = NOBODY;

@@ -241,8 +241,7 @@ static int plan_by(unsigned char letter, wish *x) {
 /* ---- Plans that a word says, piece by piece -------------------------------------------------- */
 
 static void begin_text(const char *text) {
-  const size_t granule = w.program->options[OPT_GRANULE];
-  reading_unit = granule ? granule : UNIT;
+  reading_unit = unit_of(w.program);
   reader.at = text;
   reader.is_wrong = 0;
 }

@@ -608,9 +608,9 @@ static const struct misdeed {
   void (*act)(void);
   const char *rule;
 } misdeeds[] = {
-    {"memory_serves_twice", "{} +a=1@A", serves_twice, "two live blocks share memory"},
+    {"memory_serves_twice", "{} +a=1@A", serves_twice, "two live blocks share memory: block a"},
     {"pending_memory_serves", "{} +a=1@A ua@A hA -a@A", serves_b,
-     "handed over while work may still use it"},
+     "handed over while work may still use it: stream A"},
     {"none_is_behind_nothing", "{} +a=1@A ua@A hA -a@A", serves_nobody,
      "handed over while work may still use it"},
     {"exported_memory_serves", "{} +a=1@A -a@A", serves_though_exported,
@@ -633,8 +633,9 @@ static const struct misdeed {
     {"nothing_is_mapped", "{} +a=1@A", serves_unmapped, "a block lies where nothing is mapped"},
     {"access_lacks", "{} +a=1@A", serves_without_access, "a block lies in memory without access"},
     {"a_chunk_is_shared", "{} +a=1@A/x", shares_a_chunk, "EXCLUSIVE shares a chunk"},
-    {"a_live_block_is_unmapped", "{} +a=1@A", unmaps, "a live block was unmapped"},
-    {"work_is_unmapped", "{} +a=1@A ua@A hA -a@A", unmaps, "unmapped while work may still use it"},
+    {"a_live_block_is_unmapped", "{} +a=1@A", unmaps, "a live block was unmapped: block a"},
+    {"work_is_unmapped", "{} +a=1@A ua@A hA -a@A", unmaps,
+     "unmapped while work may still use it: stream A"},
     {"a_graph_is_unmapped", "{} P0 BA:0/0 +a=1@A -a@A EA", unmaps, "unmapped under a graph"},
     {"another_stream_is_touched", "{may-end} +a=1@A", records_on_b,
      "a stream is touched that the call does not name"},
@@ -827,7 +828,8 @@ static void the_judge_sees(void **state) {
   own_descriptor = -1;
   if (!rule) fail_msg("nothing is found");
   length = strlen(played->rule);
-  if (strncmp(rule, played->rule, length) || (rule[length] && strncmp(rule, "foretold", 8)))
+  if (strncmp(rule, played->rule, length) ||
+      (rule[length] && rule[length] != ':' && strncmp(rule, "foretold", 8)))
     fail_msg("found: %s; there is: %s", rule, played->rule);
 }
 
