@@ -291,8 +291,9 @@ HAS_CLANG := $(shell command -v clang++)
 C_AT = $(call unoptimised,$(1),$(if $(HAS_CLANG),$(patsubst cc,clang,$(CC)),$(CC)),$(CC))
 CXX_AT = $(call unoptimised,$(1),$(if $(HAS_CLANG),$(patsubst g++,clang++,$(CXX)),$(CXX)),$(CXX))
 
-# Lines in what debuggers and sanitizers show; with DEBUG=-g variables too.
-DEBUG = -g1
+# Lines in what debuggers and sanitizers show, in the form that Debian 12's valgrind reads; with
+# DEBUG=-g variables too.
+DEBUG = -g1 -gdwarf-4
 
 # ---- Implementations that are compiled once, for what knows the public interface alone ----
 # DONE tells a source that what it asks for is elsewhere. MOCK is the lake on the mock alone, where a
@@ -493,6 +494,7 @@ $(BUILD)/test_%: test_%.c Makefile | $(BUILD)
 	$(LINK)
 
 $(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
+	$(SAY)
 	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 

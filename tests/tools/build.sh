@@ -5,7 +5,7 @@ set -eu
 
 steps=$(mktemp)
 trap 'rm -f "$steps"' EXIT
-total=$($MAKE -n --no-print-directory "$@" 'SAY=: step' | grep -c '^: step$') || exit 0
+total=$($MAKE -n --no-print-directory "$@" 'SAY=: step' | grep -c '^: step$') || true
 quiet=-s
 if [ -n "${V:-}" ]; then quiet=--no-print-directory; fi
 $MAKE "$quiet" "$@" "SAY=@echo >>'$steps'; echo \"\$\$(wc -l <'$steps') of $total: \$@\""
