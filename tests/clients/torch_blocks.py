@@ -16,7 +16,8 @@ import weakref
 
 import torch
 
-from torch_package import package
+import torch_package
+from torch_package import refused
 
 WIDTH, LAYERS, LENGTH = 64, 6, 16
 
@@ -90,15 +91,18 @@ class Other(DynamicCache):
     """A class that nobody knows."""
 
 
+def opened(session, paths, limit=1 << 30, **options):
+    """A session that executes blocks twice."""
+    options = {"marks_steps": False, "recomputes": "always", **options}
+    return torch_package.opened(session, paths, limit, **options)
+
+
 def counts(session, paths, make, **kwargs):
     """Trains with and without a session that executes blocks twice. Returns how many were."""
     torch.manual_seed(1)
     expected = losses(make(), **kwargs)
     torch.manual_seed(1)
-    own = session.Session(
-        session.Calls(*paths), torch.device("cpu"), 1 << 30, marks_steps=False, recomputes="always"
-    )
-    with own:
+    with opened(session, paths) as own:
         model = make()
         got = losses(model, own.mark, **kwargs)
         stats = own.stats()
@@ -203,10 +207,7 @@ def check_effects(session, paths):
 
 def check_copies(session, paths):
     """A copy of a block, or one that was saved, is no block; what a session found may go."""
-    own = session.Session(
-        session.Calls(*paths), torch.device("cpu"), 1 << 30, marks_steps=False, recomputes="always"
-    )
-    with own:
+    with opened(session, paths) as own:
         model = Model()
         losses(model, own.mark, 2)
         assert all("forward" in vars(layer) for layer in model.layers)
@@ -233,9 +234,7 @@ def check_thread_and_gradients(session, paths):
     """Without gradients, in a backward pass and in another thread a block is what it was."""
     from concurrent.futures import ThreadPoolExecutor
 
-    with session.Session(
-        session.Calls(*paths), torch.device("cpu"), 1 << 30, recomputes="always"
-    ) as own:
+    with opened(session, paths, marks_steps=True) as own:
         model = Model()
         losses(model, own.mark, 2)
         forward, ran = own._blocks._forwards[0], []
@@ -301,17 +300,6 @@ class Static(Layer):
     @staticmethod
     def forward(x):
         return x + 1
-
-
-def opened(session, paths, **kwargs):
-    return session.Session(
-        session.Calls(*paths),
-        torch.device("cpu"),
-        1 << 30,
-        marks_steps=False,
-        recomputes="always",
-        **kwargs,
-    )
 
 
 def batch(rows=4):
@@ -534,12 +522,8 @@ def check_caches(session, paths):
     with opened(session, paths) as own:
         model = Model(Writes)
         losses(model, own.mark)
-        try:
+        with refused('recomputes="never"'):
             model(torch.ones(1, 3, dtype=torch.long)).square().mean().backward()
-        except RuntimeError as error:
-            assert 'recomputes="never"' in str(error), error
-        else:
-            raise AssertionError("no error")
         hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
         own.mark()
         found_in(Model(Writes))
@@ -734,10 +718,7 @@ def check_rule(session, paths):
             stats["in_bytes"] += came
             return stats
 
-        own = session.Session(
-            session.Calls(*paths), torch.device("cpu"), 1 << 30, recomputes=recomputes
-        )
-        with own:
+        with opened(session, paths, marks_steps=True, recomputes=recomputes) as own:
             model = Model()
             if own._blocks is not None:
                 own.stats = told_next
@@ -746,16 +727,12 @@ def check_rule(session, paths):
             assert found == wanted, (figure, recomputes, found)
     del model
     gc.collect()
-    with session.Session(session.Calls(*paths), torch.device("cpu"), 1 << 30) as own:
+    with torch_package.opened(session, paths) as own:
         own.stats = lambda: {**stats, "plan_count": 1, "plan_added_ns": 99}
         losses(Model(count=2), own.mark, steps=5)
         assert own._blocks._tries == 3  # what has no blocks is not searched for ever
-    try:
-        session.Session(session.Calls(*paths), torch.device("cpu"), 1 << 30, recomputes=True)
-    except ValueError as error:
-        assert "recomputes is True" in str(error)
-    else:
-        raise AssertionError("no error")
+    with refused("recomputes is True", ValueError):
+        opened(session, paths, recomputes=True)
 
 
 def check_one_thread(session, paths):
@@ -773,9 +750,7 @@ def check_one_thread(session, paths):
     try:
         for recomputes, wanted in (("always", [False] * 2), ("never", [])):
             ran.clear()
-            with session.Session(
-                session.Calls(*paths), torch.device("cpu"), 1 << 30, recomputes=recomputes
-            ) as own:
+            with opened(session, paths, marks_steps=True, recomputes=recomputes) as own:
                 losses(Model(), own.mark, 2)
             assert ran == wanted, (recomputes, ran)
     finally:
@@ -791,9 +766,7 @@ def check_memory(session, paths):
     library.host_peak.restype = ctypes.c_size_t
     for recomputes in ("never", "always"):
         library.host_reset_peak()
-        with session.Session(
-            session.Calls(*paths), torch.device("cpu"), 20 << 20, recomputes=recomputes
-        ) as own:
+        with opened(session, paths, 20 << 20, marks_steps=True, recomputes=recomputes) as own:
             torch.manual_seed(1)
             before = own.stats()["out_bytes"]
             found = losses(Model(), own.mark, 4, rows=256)
@@ -813,9 +786,7 @@ def check_room(session, paths):
         return found, draw.getstate()
 
     expected, kept, moved = train(lambda: None), [], []
-    own = session.Session(
-        session.Calls(*paths), torch.device("cpu"), 24 << 20, marks_steps=False, recomputes="always"
-    )
+    own = opened(session, paths, 24 << 20)
 
     def mark():
         own.mark()
@@ -907,22 +878,14 @@ def check_checkpoints(session, paths):
     torch.manual_seed(1)
     expected = losses(CheckpointedLayers(), steps=4)
     for keeps_regions in (False, True):
-        own = session.Session(
-            session.Calls(*paths),
-            torch.device("cpu"),
-            1 << 30,
-            marks_steps=False,
-            keeps_regions=keeps_regions,
-            recomputes="always",
-        )
-        with own:
+        with opened(session, paths, keeps_regions=keeps_regions) as own:
             torch.manual_seed(1)
             assert losses(CheckpointedLayers(), own.mark, 4) == expected
             assert own.stats()["region_count"] == keeps_regions * LAYERS
 
 
 if __name__ == "__main__":
-    package()
+    torch_package.package()
     from gmlake_torch import session
 
     checks = (
