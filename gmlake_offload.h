@@ -12658,7 +12658,7 @@ static void gmlo_view_run(gmlo_view *v) {
   time_ns = v->plan.time_ns = v->c.sim.now_ns - v->c.sim.first_ns;
   first_ns = v->steps[0].begin_ns;
   for (i = 0; i < n; i++)
-    v->steps[i].begin_ns += (v->steps[i].begin_ns < first_ns ? time_ns : 0) - first_ns;
+    v->steps[i].begin_ns += (v->l.cut != 0 && i >= v->l.cut ? time_ns : 0) - first_ns;
   for (i = 0; i < v->plan.move_count; i++) {
     uint64_t add_ns = (v->moves[i].begin_ns < first_ns ? time_ns : 0) - first_ns;
     v->moves[i].begin_ns += add_ns;
