@@ -3,6 +3,7 @@
 live = "#8a9099"
 lake = "#0072b2"
 lake_more = "#56b4e9" # the lake with other settings
+lake_less = "#003f66" # and with others
 native = "#d55e00"
 expandable = "#e69f00"
 async = "#cc79a7"

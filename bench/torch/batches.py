@@ -9,10 +9,10 @@ Ways to train: torch as it is; its saved tensors on the host (torch.autograd.gra
 pinned memory); activation checkpointing; selective checkpointing, which keeps attention and every
 other matrix product; checkpointing with the layers' inputs on the host; FSDP2 with checkpointing
 and its parameters on the host (CPUOffloadPolicy, one rank, AdamW fused on the CPU);
-gmlake_torch.offload, alone, with checkpointing, and with the blocks that it finds executed twice as
-far as that pays; and managed memory behind torch's pluggable allocator, while another process holds
-what is beyond the limit. Each but the last is bisected: a batch fits if it trains for --steps
-steps. The processes of a program search at the same time and are timed one after the other, at
+gmlake_torch.offload, alone, with checkpointing, with the blocks that it finds executed twice as
+far as that pays, and so with the optimizer's step inside the backward pass (step_in_backward); and
+managed memory behind torch's pluggable allocator, while another process holds what is beyond the
+limit. Each but the last is bisected: a batch fits if it trains for --steps steps. The processes of a program search at the same time and are timed one after the other, at
 their largest batch and at the program's equal one. torch.compile's offload of activations is not
 among them: whoever uses it has to mark what leaves in the compiled graph. Managed memory has no
 largest batch: it is timed at the largest of native and of offload. More managed memory than is free
@@ -43,9 +43,9 @@ GIB = 1 << 30
 # Model, tokens of a row or side of an image, LoRA; the equal batch, with which all are timed that
 # can train it; the first batch that each way tries: what fits on an H200 under 24 GiB.
 PROGRAMS = {
-    "opt-1.3b": ("opt-1.3b", 1024, "", 21, (8, 22, 18, 12, 28, 40, 36, 37, 36)),
-    "llama-7b-L": ("llama-7b", 1024, "lora", 13, (1, 7, 13, 3, 14, 24, 11, 44, 44)),
-    "conv": (None, 384, "", 300, (300, 484, 562, 0, 0, 0, 796, 1297, 796)),
+    "opt-1.3b": ("opt-1.3b", 1024, "", 21, (8, 22, 18, 12, 28, 40, 36, 37, 36, 40)),
+    "llama-7b-L": ("llama-7b", 1024, "lora", 13, (1, 7, 13, 3, 14, 24, 11, 44, 44, 44)),
+    "conv": (None, 384, "", 300, (300, 484, 562, 0, 0, 0, 796, 1297, 796, 796)),
 }
 WAYS = {  # and what they are called in tables
     "native": "native",
@@ -57,6 +57,7 @@ WAYS = {  # and what they are called in tables
     "offload": "gmlake_torch.offload",
     "offload-recompute": "offload, checkpointing",
     "offload-blocks": "offload, blocks",
+    "offload-in-backward": "offload, blocks, step in backward",
     "managed": "managed memory",
 }
 MANAGED = """
@@ -206,7 +207,7 @@ def prepare(way, limit_bytes):
         import gmlake_torch
 
         gmlake_torch.enable()
-        recomputes = "always" if way == "offload-blocks" else "never"
+        recomputes = "always" if way in ("offload-blocks", "offload-in-backward") else "never"
         return gmlake_torch.offload(limit_bytes=limit_bytes, recomputes=recomputes), nothing
     torch.cuda.set_per_process_memory_fraction(
         limit_bytes / torch.cuda.get_device_properties(0).total_memory
@@ -248,6 +249,10 @@ def work(program, way, limit_bytes):
             how += f" recompute {way}"
         made = language_model(name, size, how) if name else convolutions(size, how)
         optimizer = torch.optim.AdamW(made[0], lr=1e-5, fused=way == "fsdp" or None)
+        if way == "offload-in-backward":
+            import gmlake_torch
+
+            gmlake_torch.step_in_backward(optimizer)
         print("{}", file=answers, flush=True)
         for line in sys.stdin:
             try:
@@ -505,6 +510,7 @@ COLOURS = {  # of bench/style.gp
     "offload": "lake",
     "offload-recompute": "lake_more",
     "offload-blocks": "paper",
+    "offload-in-backward": "lake_less",
     "managed": "live",
 }
 
