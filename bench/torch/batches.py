@@ -10,10 +10,11 @@ pinned memory); activation checkpointing; selective checkpointing, which keeps a
 other matrix product; checkpointing with the layers' inputs on the host; FSDP2 with checkpointing
 and its parameters on the host (CPUOffloadPolicy, one rank, AdamW fused on the CPU);
 gmlake_torch.offload, alone, with checkpointing, with the blocks that it finds executed twice as
-far as that pays, and so with the optimizer's step inside the backward pass (step_in_backward); and
-managed memory behind torch's pluggable allocator, while another process holds what is beyond the
-limit. Each but the last is bisected: a batch fits if it trains for --steps steps. The processes of a program search at the same time and are timed one after the other, at
-their largest batch and at the program's equal one. torch.compile's offload of activations is not
+far as that pays, and so with the optimizer's step inside the backward pass; and managed memory
+behind torch's pluggable allocator, while another process holds what is beyond the limit. Each but
+the last is bisected: a batch fits if it trains for --steps steps. The processes of a program search
+at the same time and are timed one after the other, at their largest batch and at the program's
+equal one. torch.compile's offload of activations is not
 among them: whoever uses it has to mark what leaves in the compiled graph. Managed memory has no
 largest batch: it is timed at the largest of native and of offload. More managed memory than is free
 can hang the GPU for all its users: leave it out with --ways where others use the machine.

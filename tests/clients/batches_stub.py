@@ -28,7 +28,7 @@ class Worker:
             if not is_timed:
                 native_saved.wait(10)
             os._exit(9)
-        print("timed" if is_timed else "tried", self.way, flush=True)
+        os.write(1, f"{'timed' if is_timed else 'tried'} {self.way}\n".encode())  # in one piece
         if batch > LARGEST.get(self.way, batch):
             return {"batch": batch, "error": "out of memory"}
         return {"batch": batch, "seconds": [9] * 12 + [batch / 100] * 5 if is_timed else [9] * 3}
