@@ -7915,20 +7915,13 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 }
 
 /* The request after other arenas have returned as many chunks as it lacks. *out_block stays NULL if
-   that is not enough, or if its own arena would have to return some: then all are returned. */
+   that is not enough: then all are returned. */
 static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const size_t missing =
       gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
-  size_t held, own;
-  gmlake_result result = gmlk_refresh(l, 1);
-  if (result) return result;
-  if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  own = gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
-  gmlk_trim_forget(a);
-  if (own) return GMLAKE_OK;
-  held = l->stats.reserved_bytes;
-  result = gmlk_return_others(l, a, GMLK_GIVE_ALL, missing, GMLAKE_NO_WAIT);
+  const size_t held = l->stats.reserved_bytes;
+  gmlake_result result = gmlk_return_others(l, a, GMLK_GIVE_ALL, missing, GMLAKE_NO_WAIT);
   if (result || held - l->stats.reserved_bytes < missing) return result;
   result = gmlk_grow_and_serve(l, r, r->requester, out_block);
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;

@@ -300,10 +300,10 @@ static const row rows[] = {
      "reserved=7 chunks=7 pieces:b=1 -ab"},
     {"what_others_return_may_not_be_enough", TOGETHER,
      "{granule:16 cap:16 limit:7} P0 +a=2 +z.3=2/0 -z.3 +b=3/0 +*=3!L inside:0=3 destroy"},
-    /* | A | b | C |: these would go, too, and then all that is free does. */
-    {"all_is_returned_where_the_own_arena_returns_some", TOGETHER,
+    /* | A | b | C |: what is free in the own arena stays there. */
+    {"others_return_what_a_request_lacks_in_one_piece", TOGETHER,
      "{granule:16 cap:16 limit:8} P0 +z.3=3@n -z.3@n +a-c=1 -ac +z.3=5/0 -z.3 inside:0=5 +p=2/s "
-     "inside:0=0 reserved=3 -bp"},
+     "inside:0=3 reserved=7 -bp"},
     {"memory_is_left_to_others", TOGETHER,
      "{granule:16 cap:6 keep:2} +*=4+1b!L +a=4 +*=512b!L told-driver-free=2 -a"},
     {"budget_ends_with_the_addresses", TOGETHER,
