@@ -6536,17 +6536,13 @@ static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
   return gmlk_area_address(&b->arena->buffer_space.area, b->va->at);
 }
 
-/* Whether the requester may have all blocks from b to the one that holds the grain before `end`. */
-static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester requester,
-                               const gmlk_block *b, uint32_t end) {
-  while (b->at < end && gmlk_may_take(streams, requester, b)) b = b->next;
-  return b->at >= end;
-}
-
 /* Whether the requester may have all of the chunk in a slot. */
 static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot,
                            gmlk_requester requester) {
-  return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], (slot + 1) << a->chunk_log);
+  const uint32_t end = (slot + 1) << a->chunk_log;
+  const gmlk_block *b = a->firsts[slot];
+  while (b->at < end && gmlk_may_take(&l->streams, requester, b)) b = b->next;
+  return b->at >= end;
 }
 
 /* The number of chunks, and of pages, for so many bytes of a buffer. */
