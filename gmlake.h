@@ -7755,20 +7755,12 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Plans what is there already: for a requester that may wait a window or a range; for another the
-   first aligned range, since best fit looks at few holes that are too short for any alignment. */
+   shortest aligned range, since best fit looks at few holes that are too short for any alignment. */
 static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
                            gmlk_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   plan->requester = requester;
-  if (r->may_stitch && requester.may_wait == GMLAKE_DEVICE_WAIT)
-    plan->window = gmlk_window_for(l, r, requester);
-  if (r->may_stitch && requester.may_wait == GMLAKE_HOST_WAIT) {
-    gmlk_window *w = r->arena->windows.idle_first; /* a pending block may be in its way */
-    while (w &&
-           !(w->self.grains == r->grains && gmlk_window_may_serve(&l->streams, r, requester, w)))
-      w = w->idle_next;
-    plan->window = w;
-  }
+  if (r->may_stitch && requester.may_wait) plan->window = gmlk_window_for(l, r, requester);
   if (!plan->window) {
     plan->range = gmlk_range_best(l, r->arena, requester, r->grains, r->align);
     if (plan->range.grains >= r->grains) plan->hole = plan->range.grains;
