@@ -9264,32 +9264,21 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   return GMLAKE_OK;
 }
 
-/* Makes other arenas return the chunks that will have to be created: what its own free chunks do
-   not suffice for, whatever may still use those. Asks first what has completed, since a program of
-   one stream records no events for blocks. O(arenas), and O(blocks) where one may return something.
-   */
-static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t chunks) {
-  gmlk_arena *a = b->arena;
-  const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
-  const gmlk_block *block, *end;
-  size_t count = 0, i = 0;
-  while (i < l->arena_count &&
-         !(gmlk_gives(l->arenas[i], a, GMLK_GIVE_BUFFER) && l->arenas[i]->free_grains))
-    i++;
-  if (i == l->arena_count) return GMLAKE_OK;
-  for (block = a->head.next; block != &a->tail; block = end) {
-    uint32_t slot = gmlk_slot_from(a, block->at);
-    for (end = block->next; block->state == GMLK_FREE && end->state == GMLK_FREE;) end = end->next;
-    if (block->state == GMLK_FREE && (end->at >> a->chunk_log) > slot)
-      count += (end->at >> a->chunk_log) - slot;
-  }
-  if (chunks <= count) return GMLAKE_OK;
-  if (other->free_grains < other->chunk_grains) other = &l->home;
-  if (other->free_grains >= other->chunk_grains &&
-      other->free_grains > other->bins[GMLK_CLEAN]->grains)
-    (void)gmlk_refresh(l, 1);
+/* Makes other arenas return the chunks that will have to be created for an arena's buffers: what its
+   own free memory does not suffice for, whatever may still use that. Asks first what has completed,
+   since a program of one stream records no events for blocks. O(arenas), and O(blocks) where one may
+   return something. */
+static gmlake_result gmlk_buffer_share(gmlake *l, const gmlk_arena *a, size_t chunks) {
+  const size_t own = (size_t)(a->free_grains >> a->chunk_log);
+  const gmlk_arena *other;
+  int asks = 0;
+  if (chunks <= own) return GMLAKE_OK;
+  GMLK_FOR_ARENAS(l, other)
+    asks |= gmlk_gives(other, a, GMLK_GIVE_BUFFER) && other->free_grains >= other->chunk_grains &&
+            other->free_grains > other->bins[GMLK_CLEAN]->grains;
+  if (asks) (void)gmlk_refresh(l, 1);
   return l->lost ? l->lost
-                 : gmlk_return_others(l, a, GMLK_GIVE_BUFFER, (chunks - count) * a->chunk_bytes,
+                 : gmlk_return_others(l, a, GMLK_GIVE_BUFFER, (chunks - own) * a->chunk_bytes,
                                       GMLAKE_NO_WAIT);
 }
 
@@ -9306,7 +9295,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
   if (!gmlk_pages_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
-  if (!result) result = gmlk_buffer_share(l, b, change->to - change->from - committed);
+  if (!result) result = gmlk_buffer_share(l, a, change->to - change->from - committed);
   for (; i < change->to && !result; i += !result)
     if (!gmlk_is_committed(b, i))
       result = gmlk_page_serve(l, r, &b->pages[i],
