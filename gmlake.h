@@ -7898,19 +7898,6 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   return result ? result : refused;
 }
 
-/* The request after other arenas have returned as many chunks as it lacks. *out_block stays NULL if
-   that is not enough: then all are returned. */
-static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlk_arena *a = r->arena;
-  const size_t missing =
-      gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
-  const size_t held = l->stats.reserved_bytes;
-  gmlake_result result = gmlk_return_others(l, a, GMLK_GIVE_ALL, missing, GMLAKE_NO_WAIT);
-  if (result || held - l->stats.reserved_bytes < missing) return result;
-  result = gmlk_grow_and_serve(l, r, r->requester, out_block);
-  return gmlk_is_shortage(result) ? GMLAKE_OK : result;
-}
-
 /* Foretells how gmlk_slow_reclaim ends: with a window, for which chunks may be created, or with a
    range. */
 static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
@@ -7939,7 +7926,8 @@ static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block
   return GMLAKE_OK;
 }
 
-/* Memory after idle windows were dropped, free chunks were returned, and new ones were created. */
+/* Memory after idle windows were dropped, free chunks were returned, and new ones were created:
+   after others returned as many as it lacks, or after all did. */
 static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
   /* Returning chunks and creating them elsewhere helps if the request cannot get a window, if a
@@ -7948,7 +7936,7 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
       !r->may_stitch || r->lacks_window_space || r->arena->keeps_apart || l->return_count;
   const gmlk_arena *a;
   gmlake_result result;
-  size_t released = 0;
+  size_t held, missing, released = 0;
   if (!may_grow && r->lacks_window_space != 1) return GMLAKE_OK;
   if (l->dry_run) return gmlk_dry_run_reclaim(l, r, out_block);
   GMLK_FOR_ARENAS(l, a) may_help |= a != r->arena && (a->free_grains || a->small.reserve);
@@ -7958,10 +7946,16 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->requester, out_block);
-  if (!may_grow) return result;
-  if (!result && !*out_block) result = gmlk_trade(l, r, out_block);
-  if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
-  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->requester, out_block);
+  if (!may_grow || result || *out_block) return result;
+  missing = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
+  held = l->stats.reserved_bytes;
+  result = gmlk_return_others(l, r->arena, GMLK_GIVE_ALL, missing * r->arena->chunk_bytes,
+                              GMLAKE_NO_WAIT);
+  if (!result && l->stats.reserved_bytes < held)
+    result = gmlk_grow_and_serve(l, r, r->requester, out_block);
+  if (*out_block || (result && !gmlk_is_shortage(result))) return result;
+  result = gmlk_trim(l, 0, &released);
+  if (!result) result = gmlk_try_stitch(l, r, r->requester, out_block);
   if (result || *out_block) return result;
   return gmlk_grow_and_serve(l, r, r->requester, out_block);
 }
