@@ -7751,7 +7751,7 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Plans what is there already: for a requester that may wait a window or a range; for another the
-   shortest aligned range, since best fit looks at few holes that are too short for any alignment. */
+   shortest aligned range, since best fit looks at few holes that are too short for alignment. */
 static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
                            gmlk_plan *plan) {
   memset(plan, 0, sizeof(*plan));
@@ -9258,10 +9258,10 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   return GMLAKE_OK;
 }
 
-/* Makes other arenas return the chunks that will have to be created for an arena's buffers: what its
-   own free memory does not suffice for, whatever may still use that. Asks first what has completed,
-   since a program of one stream records no events for blocks. O(arenas), and O(blocks) where one may
-   return something. */
+/* Makes other arenas return the chunks that will have to be created for an arena's buffers: what
+   its own free memory does not suffice for, whatever may still use that. Asks first what has
+   completed, since a program of one stream records no events for blocks. O(arenas), and O(blocks)
+   where one may return something. */
 static gmlake_result gmlk_buffer_share(gmlake *l, const gmlk_arena *a, size_t chunks) {
   const size_t own = (size_t)(a->free_grains >> a->chunk_log);
   const gmlk_arena *other;
@@ -9706,11 +9706,12 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 
 /* ---- >>sleep -----------------------------------------------------------------------------------
    Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
-   series of driver calls copies what is to be kept, unmaps everything and releases the chunks. To wake, one series does the reverse. After an error in one direction the steps of
-   the other direction undo it. Each step looks at what is mapped now and does only what is left to
-   do, so a later call can finish what an earlier one could not undo. Meanwhile other threads may
-   free, but a request for memory of these arenas is refused. Owns gmlk_arena.sleep. The arenas
-   of one pool sleep together.
+   series of driver calls copies what is to be kept, unmaps everything and releases the chunks. To
+   wake, one series does the reverse. After an error in one direction the steps of the other
+   direction undo it. Each step looks at what is mapped now and does only what is left to do, so a
+   later call can finish what an earlier one could not undo. Meanwhile other threads may free, but a
+   request for memory of these arenas is refused. Owns gmlk_arena.sleep. The arenas of one pool
+   sleep together.
    pre: the caller holds `driver_lock`.
 
    [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
