@@ -7662,44 +7662,23 @@ static gmlake_wait gmlk_dry_run_wait(const gmlake *l) {
   return GMLAKE_NO_WAIT;
 }
 
-/* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
-   slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
-static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
-  const uint32_t end = last < a->slot_count ? last : a->slot_count;
-  while (slot < end &&
-         (a->chunks.items[slot].is_marked || !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
-    slot++;
-  return slot == end && is_gap ? last : slot;
-}
-
 /* The grains of the longest aligned range that the requester may have after the arena's free chunks
-   are returned and so many more than these are created, all in one gap, from its front on. pre:
-   scratch is reserved for all slots. */
+   are returned and so many more than these are created: one that is there, what is new behind all
+   that stays, or at further addresses. Gaps between what stays are left out. */
 static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                  uint32_t align, uint64_t chunks) {
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
-  const gmlk_block *b = a->head.next;
-  uint64_t most = 0;
+  const gmlk_block *b = a->tail.prev;
+  uint64_t most = gmlk_range_best(l, a, requester, GMLK_GRAINS_MAX, align).grains;
+  uint32_t at, slot;
   chunks += gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
-  for (;; b = b->next) {
-    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, until;
-    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    end =
-        b == &a->tail ? ((uint32_t)gmlk_max(a->area.limit, a->slot_count)) << a->chunk_log : b->at;
-    last = end >> a->chunk_log;
-    gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
-    do {
-      behind = gmlk_gap_edge(a, gap, last, 1);
-      next = gmlk_gap_edge(a, behind, last, 0);
-      until = next < last ? next << a->chunk_log : end;
-      if (behind - gap > chunks) until = (gap + (uint32_t)chunks) << a->chunk_log;
-      if (at < until) most = gmlk_max(most, until - at);
-      at = behind << a->chunk_log;
-      gap = next;
-    } while (gap < last);
-    if (b == &a->tail) break;
-  }
   gmlk_trim_forget(a);
+  while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->prev;
+  at = b->at + b->grains + ((0 - b->at - b->grains) & (align - 1));
+  slot = gmlk_slot_from(a, at);
+  if (slot < a->area.limit)
+    most = gmlk_max(most, (slot << a->chunk_log) - at +
+                              (gmlk_min(chunks, a->area.limit - slot) << a->chunk_log));
   if (fresh > a->area.most) return most;
   return gmlk_max(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
 }

@@ -1810,7 +1810,7 @@ static const row rows[] = {
     {"what_stays_counts_once", TOGETHER,
      "{granule:16 cap:4} +a-d=1 -ac +x=2 pieces:x=2 -x fail:unmap=1R T:0!R quarantined=2 "
      "reserved=4 "
-     "-d fail:unmap=1R T:0!R released=1 P0 +p=1/0 -p q=2/s foretold +y=2/s at:y=c"},
+     "-d fail:unmap=1R T:0!R released=1 P0 +p=1/0 -p +y=2/s at:y=c"},
     /* A question knows what is lent. B waits for what A did there; the pool grows by what it
        lacks. */
     {"what_is_borrowed_is_foretold", TOGETHER,
