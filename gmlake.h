@@ -9284,32 +9284,23 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
 }
 
 /* Takes address space for a buffer. If there is none, destroyed buffers' is freed whose uses are
-   complete; then the driver is asked for more; then more of theirs is freed after each step of a
-   wait of the host. */
+   complete; then the driver is asked for more; then the host waits, and the rest of theirs is. */
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            const gmlake_buffer *b, gmlk_block **out_va) {
-  size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
-  gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
-  gmlk_host_wait p = {0, 0, 0, 0, 0};
+  const size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
+  gmlake_result result = GMLAKE_OK;
   unsigned tries;
   *out_va = NULL;
   a->buffer_space.area.is_full = 0;
-  for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
+  for (tries = 0; tries < 4 && slots <= GMLK_SLOTS_MAX && !*out_va; tries++) {
+    if (tries == 2) result = gmlk_space_extend_to(l, &a->buffer_space, (uint32_t)slots);
+    if (tries == 3 && a->destroyed_count) result = gmlk_wait_for_others(l);
+    if (tries % 2 && !result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, b);
-    if (*out_va || p.is_over) break;
-    if (tries == 1) {
-      refused = gmlk_space_extend_to(l, &a->buffer_space, (uint32_t)slots);
-      if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
-    } else {
-      if (tries) result = gmlk_wait_on(l, &p);
-      if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
-      if (gmlk_is_fatal(result)) return result;
-      p.is_over |= tries > 1 && (result || !a->destroyed_count);
-    }
   }
-  if (!result && refused != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) result = refused;
-  if (!*out_va && result) return result;
+  if (!*out_va && result && result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) return result;
   if (!*out_va)
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
                      "max_bytes is %llu: no address space is left for it; destroy other buffers, "
