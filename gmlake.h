@@ -13119,26 +13119,21 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
 /* Opens the backend, fills in the description and reserves address space. */
 static gmlake_result gmlk_lake_init(gmlake *l) {
   const char *call = "gmlake_create";
-  const gmlake_backend *b;
   gmlake_result result = gmlk_desc_check(l);
-  int code = 0;
+  gmlk_batch batch;
   if (!result) result = gmlk_backend_open(l);
   if (result) return result;
-  b = l->driver.backend;
-  result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
-  if (result) {
-    (void)gmlk_fail(l, result, "get_properties",
-                    "the backend's function failed, its driver's code is %d", code);
-    l->error.driver_code = code;
-    return result;
-  }
+  if (!gmlk_batch_begin(l, &batch, 0)) (void)GMLK_CALL(&batch, get_properties, &l->device);
+  result = gmlk_batch_end(l, &batch);
+  l->stats.driver_call_count = l->stats.driver_ns = 0; /* counted from here on */
+  if (result) return result;
   if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "the device's granularity is %llu: it has to be a power of two, at least 512",
                      GMLK_ULL(l->device.granularity_bytes));
   result = gmlk_desc_default(l);
   if (result) return result;
-  l->desc.backend = b;
+  l->desc.backend = l->driver.backend;
   l->driver.handle_types = l->desc.handle_types;
   l->streams.may_end = (l->desc.flags & GMLAKE_STREAMS_MAY_END) != 0;
   if (l->streams.may_end && !GMLK_HAS(&l->driver, stream_id))
