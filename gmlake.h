@@ -8434,7 +8434,7 @@ static void gmlk_copies_prune(gmlk_arena *a) {
 
 /* Copies to the host copy, or back, by one call for what lies side by side at both ends. */
 static gmlake_result gmlk_copies_run(gmlk_batch *batch, const gmlk_arena *a, int to_host) {
-  const gmlk_copy *c = a->copies.items, *end = c + a->copies.count;
+  const gmlk_copy *c = a->copies.items, *end = c != NULL ? c + a->copies.count : NULL;
   const gmlk_area *area = a->is_bare ? &a->buffer_space.area : &a->area;
   gmlake_result result = GMLAKE_OK;
   while (c < end && !result) {
