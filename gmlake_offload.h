@@ -282,10 +282,11 @@ HOW A SESSION WORKS
      free, and in the place of the others those that are free for longest. Where to map a chunk
      costs time (map_ns), a new tensor gets addresses whose chunks are free: those of the tensor
      that was made at the same place of the iteration before, if these map nothing, else others; and
-     what the schedule let go gives up its memory for it. What is mapped stays mapped, so an
-     iteration that goes as planned calls the driver for few chunks, and one that moves nothing for
-     none. The simulation of a schedule does the same, and takes map_ns for each chunk that is
-     mapped.
+     what the schedule let go gives up its memory for it. A tensor that comes back waits for its
+     chunks half of the way to its use, if its copy then still has eight times the time it takes.
+     What is mapped stays mapped, so an iteration that goes as planned calls the driver for few
+     chunks, and one that moves nothing for none. The simulation of a schedule does the same, but
+     does not wait, and takes map_ns for each chunk that is mapped.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
      iterations are marked and limit_bytes is not 0, the session decides after three that were alike
@@ -9663,6 +9664,7 @@ typedef enum gmlo_rank {
 typedef struct gmlo_late { /* a tensor that may come back as soon as there is room */
   uint32_t tensor;
   uint64_t ticket;
+  uint64_t until; /* the step before which it waits for its chunks */
 } gmlo_late;
 
 typedef struct gmlo_session_tensor { /* a tensor */
@@ -9802,8 +9804,8 @@ struct gmlake_offload_session {
   size_t timed;        /* steps of it whose times were read */
   uint64_t timed_ns;   /* what these take together */
   size_t at, alloc_at; /* [S5]; allocations of the known recording so far */
-  gmlo_late *late;     /* from late_at on */
-  size_t late_at, late_count, late_capacity;
+  gmlo_late *late;     /* that the schedule asked for, the first ones first */
+  size_t late_count, late_capacity;
   uint64_t tickets;
   uint64_t step;                        /* the number of the present or last one, from 1 on */
   uint64_t mapped_step;                 /* the last one for which a chunk was mapped; 0: none was */
@@ -10421,7 +10423,7 @@ static int gmlo_session_is_planned(const gmlake_offload_session *s) {
 static void gmlo_session_drift(gmlake_offload_session *s) {
   if (!s->is_drifted) s->stats.drift_count++;
   s->is_drifted = 1;
-  s->late_at = s->late_count = 0;
+  s->late_count = 0;
 }
 
 /* The known recording goes on at that step: what it allocates there is bound as it is named. */
@@ -10901,35 +10903,82 @@ static gmlake_offload_result gmlo_session_change(gmlake_offload_session *s, uint
   return GMLAKE_OFFLOAD_OK;
 }
 
+#define GMLO_PASSED 32u /* tensors that wait for their chunks may be passed by others */
+
+/* Whether a tensor had better come back later: others have the chunks that its addresses had, and
+   there is time. One that takes other chunks takes them from those that come back next, which are
+   then mapped elsewhere, too: so a whole iteration is. */
+static int gmlo_session_waits(gmlake_offload_session *s, const gmlo_late *late) {
+  gmlo_range *range = &s->space.ranges[s->tensors[late->tensor].range];
+  if (s->tensors[late->tensor].has_memory || s->step >= late->until) return 0;
+  return s->space.map_ns != 0 && gmlo_session_is_planned(s) &&
+         !gmlo_space_is_mapped(&s->space, range, range->used, 1);
+}
+
 /* Fetches tensors back as long as there is room: those that the schedule asked for. */
 static gmlake_offload_result gmlo_session_fetch_late(gmlake_offload_session *s) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i, kept = 0, passed = 0;
   int full = 0;
-  for (; s->late_at < s->late_count; s->late_at++) {
-    const gmlo_late *late = &s->late[s->late_at];
-    const gmlo_session_tensor *g = &s->tensors[late->tensor];
-    if (!g->lives || g->late != late->ticket || g->pin == GMLAKE_OFFLOAD_NONE) continue;
-    result = gmlo_session_fetch(s, late->tensor, 0, &full);
-    if (result != GMLAKE_OFFLOAD_OK || full) return result;
+  for (i = 0; i < s->late_count; i++) {
+    gmlo_late late = s->late[i];
+    const gmlo_session_tensor *g = &s->tensors[late.tensor];
+    int is_over = full || result != GMLAKE_OFFLOAD_OK || passed > GMLO_PASSED;
+    if (is_over && kept == i) return result; /* the rest stays where it is */
+    if (!is_over) {
+      if (!g->lives || g->late != late.ticket || g->pin == GMLAKE_OFFLOAD_NONE) continue;
+      if (gmlo_session_waits(s, &late)) {
+        passed++;
+      } else {
+        result = gmlo_session_fetch(s, late.tensor, 0, &full);
+        if (result == GMLAKE_OFFLOAD_OK && !full) continue;
+      }
+    }
+    s->late[kept++] = late;
   }
-  s->late_at = s->late_count = 0;
+  s->late_count = kept;
   return result;
+}
+
+/* The link as given, as measured, or an H200's. */
+static void gmlo_session_link(const gmlake_offload_session *s, double *out, double *in,
+                              double *both) {
+  *out = s->desc.out_bytes_per_s;
+  *in = s->desc.in_bytes_per_s;
+  *both = s->desc.both_bytes_per_s;
+  gmlo_figure_default(out, s->measured[GMLO_OUT]);
+  gmlo_figure_default(in, s->measured[GMLO_IN]);
+  gmlo_figure_default(out, *in);
+  gmlo_figure_default(in, *out);
+  gmlo_figure_default(out, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(in, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(both, (*out + *in) * (GMLO_BOTH_BYTES_PER_S / GMLO_LINK_BYTES_PER_S / 2));
+}
+
+#define GMLO_COPIES_LEFT 8 /* copies of a tensor that its link has time for until its use */
+
+/* The step before which a tensor that comes back waits for its chunks: half of the way to its use,
+   or sooner. */
+static uint64_t gmlo_session_wait_until(gmlake_offload_session *s, const gmlo_session_tensor *g) {
+  size_t way = gmlo_session_expect(s, g);
+  double out, in, both, steps;
+  if (way == SIZE_MAX || s->schedule.step_ns == 0) return 0;
+  gmlo_session_link(s, &out, &in, &both);
+  steps = (double)g->bytes / in * 1e9 * (double)s->schedule.step_count /
+          (double)s->schedule.step_ns * GMLO_COPIES_LEFT;
+  if (steps > (double)way) return 0;
+  return s->step + (steps < (double)way / 2 ? way / 2 : way - (size_t)steps);
 }
 
 /* Asks for a tensor that is away. 0 if host memory is refused. */
 static int gmlo_session_ask(gmlake_offload_session *s, uint32_t tensor) {
-  gmlo_late *late;
-  if (s->late_count == s->late_capacity && s->late_at > s->late_count / 2) {
-    s->late_count -= s->late_at;
-    memmove(s->late, s->late + s->late_at, s->late_count * sizeof *s->late);
-    s->late_at = 0;
-  }
-  late = (gmlo_late *)gmlo_grow(&s->desc.host, s->late, s->late_count, 1, &s->late_capacity,
-                                sizeof *late);
+  gmlo_late *late = (gmlo_late *)gmlo_more(&s->desc.host, &s->late, s->late_count, 1,
+                                           &s->late_capacity, sizeof *late);
   if (late == NULL) return 0;
-  s->late = late;
-  late[s->late_count].tensor = tensor;
-  late[s->late_count++].ticket = s->tensors[tensor].late = ++s->tickets;
+  late->tensor = tensor;
+  late->ticket = s->tensors[tensor].late = ++s->tickets;
+  late->until = gmlo_session_wait_until(s, &s->tensors[tensor]);
+  s->late_count++;
   return 1;
 }
 
@@ -11079,21 +11128,6 @@ static int gmlo_session_read_times(gmlake_offload_session *s) {
   }
   s->is_timed = 1;
   return 1;
-}
-
-/* The link as given, as measured, or an H200's. */
-static void gmlo_session_link(const gmlake_offload_session *s, double *out, double *in,
-                              double *both) {
-  *out = s->desc.out_bytes_per_s;
-  *in = s->desc.in_bytes_per_s;
-  *both = s->desc.both_bytes_per_s;
-  gmlo_figure_default(out, s->measured[GMLO_OUT]);
-  gmlo_figure_default(in, s->measured[GMLO_IN]);
-  gmlo_figure_default(out, *in);
-  gmlo_figure_default(in, *out);
-  gmlo_figure_default(out, GMLO_LINK_BYTES_PER_S);
-  gmlo_figure_default(in, GMLO_LINK_BYTES_PER_S);
-  gmlo_figure_default(both, (*out + *in) * (GMLO_BOTH_BYTES_PER_S / GMLO_LINK_BYTES_PER_S / 2));
 }
 
 /* What pinned tensors and those that no step names take: the plan has to leave that free. */

@@ -497,6 +497,69 @@ static void the_farthest_next_use_leaves(void **state) {
   is_tight = 0;
 }
 
+/* A tensor that comes back waits for its chunks while others have them, half of the way to its use,
+   or for as long as its copy has time; one that is used soon does not wait. */
+static void wait_for_chunks(void) {
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session *session;
+  gmlo_session_tensor *g;
+  gmlo_range *range;
+  gmlo_late late;
+  uint32_t tensor, other;
+  size_t way;
+  void *ptr;
+  memset(&desc, 0, sizeof desc);
+  memset(&late, 0, sizeof late);
+  desc.backend = &s.session_table;
+  desc.memory = &s.memory;
+  desc.in_bytes_per_s = 1e9 * CHUNK; /* a chunk takes 1 ns */
+  assert_ok(gmlake_offload_session_create(&desc, &session));
+  assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &tensor, &ptr));
+  assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &other, &ptr));
+  g = &session->tensors[tensor];
+  range = &session->space.ranges[g->range];
+  session->step = 1000;
+  g->step = 900; /* no iteration is known: the next use is as far as the last one */
+  way = gmlo_session_expect(session, g);
+  assert_true(way > 90 && way < SIZE_MAX);
+  assert_int_equal(gmlo_session_wait_until(session, g), 0); /* there is no schedule */
+  session->schedule.step_count = 100;
+  session->schedule.step_ns = 100 * 100;
+  assert_int_equal(gmlo_session_wait_until(session, g), 1000 + way / 2);
+  session->desc.in_bytes_per_s = 1e7 * CHUNK; /* 100 ns: a step; and so many are left */
+  assert_int_equal(gmlo_session_wait_until(session, g), 1000 + way / 2);
+  session->desc.in_bytes_per_s = 1e6 * CHUNK;
+  assert_int_equal(gmlo_session_wait_until(session, g), 1000 + way - 10 * GMLO_COPIES_LEFT);
+  session->desc.in_bytes_per_s = 5e5 * CHUNK;
+  assert_int_equal(gmlo_session_wait_until(session, g), 0);
+  late.tensor = tensor;
+  late.until = 1001;
+  session->has_schedule = 1;
+  assert_true(gmlo_session_is_planned(session));
+  g->has_memory = 0;
+  assert_true(session->space.map_ns != 0);
+  gmlo_space_hold(&session->space, g->range, 0);
+  assert_false(gmlo_session_waits(session, &late)); /* nobody has its chunk */
+  range->chunks[0] = session->space.ranges[session->tensors[other].range].chunks[0];
+  assert_true(gmlo_session_waits(session, &late));
+  late.until = 1000;
+  assert_false(gmlo_session_waits(session, &late));
+  late.until = 1001;
+  session->space.ranges[session->tensors[other].range].is_released = 1;
+  assert_false(gmlo_session_waits(session, &late)); /* it can be had */
+  session->space.ranges[session->tensors[other].range].is_released = 0;
+  g->has_memory = 1;
+  assert_false(gmlo_session_waits(session, &late));
+  session->has_schedule = 0;
+  session->schedule.step_count = 0;
+  gmlake_offload_session_destroy(session);
+}
+
+static void tensors_wait_for_their_chunks(void **state) {
+  (void)state;
+  with_memory(64 * CHUNK, 5e8, 1, wait_for_chunks);
+}
+
 /* Also in a call in which an iteration is found to begin. */
 static void a_call_does_one_slice(void **state) {
   (void)state;
@@ -658,6 +721,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(next_uses_and_deaths),
       cmocka_unit_test(planning_is_bounded),
       cmocka_unit_test(the_farthest_next_use_leaves),
+      cmocka_unit_test(tensors_wait_for_their_chunks),
       cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
       cmocka_unit_test(pinned_memory_is_divided),
