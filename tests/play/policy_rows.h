@@ -32,23 +32,9 @@
 static const row policy_rows[] = {
     /* ---- Legal plans: one piece ---- */
 
-    {"piece_is_a_whole_block", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY3
-     "-ab mark plan:1,a=2 +x=2 at:x=a state=1 splits=0 calls=0"},
     {"piece_is_a_front", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY4 "-abc mark plan:2,a=1+512b +x=1+512b at:x=a state=2 "
      "splits=1 shows:a+1+512b=2-512b -x shows:a=3"},
-    {"piece_is_a_middle", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY4 "-abc mark plan:2,a+1k=2 +x=2 at:x=a+1k state=2 "
-     "splits=1 shows:a=1k,a+2+1k=1-1k -x shows:a=3"},
-    {"piece_is_an_end", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY4 "-abc mark plan:2,a+3-512b=512b +x=512b at:x=c+1-512b "
-     "state=2 splits=1 shows:a=3-512b -x shows:a=3"},
-    /* | a | b | C |  a is clean, b the stream's own:    plan: from the middle of a to that of b */
-    {"piece_of_two_tags", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY3
-     "-a@n -b shows:a=1,b=1 plan:1,a+32k=1 mark +x=1 at:x=a+32k pieces:x=1 state=1 "
-     "shows:a=32k,b+32k=32k"},
     /* Three tags: clean, the stream's, clean; all of it. */
     {"piece_of_three_blocks", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY4
@@ -60,25 +46,12 @@ static const row policy_rows[] = {
 
     /* ---- Legal plans: windows ---- */
 
-    /* | a | B | c | D |                                 plan: c, a */
-    {"stitch_of_two_in_the_plans_order", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY4
-     "-ac mark plan:3,c=1,a=1 +w=2 state=3 stitches=1 pieces:w=2 home:w0=c size:w0=1 home:w1=a "
-     "size:w1=1 -w shows:a=1,c=1;1f"},
     /* | A a | B | c | D | e E |                         plan: the end of a, c, the front of e */
     {"stitch_of_three_with_partial_ends", TOGETHER,
      "{granule:16 cap:8 policy:1} " LAY5
      "-a +x=32k at:x=a -e plan:2,e+1-1k=1k +y=1k -c plan:3,a+1-1536b=1536b,c=1,e=512b mark "
      "+w=1+2000b state=3 pieces:w=3 home:w0=a+1-1536b size:w0=1536b home:w1=c home:w2=e "
      "size:w2=512b holds:x=1 holds:y=1"},
-    /* | a | b | c | D |  b is clean         plan: c, a, b; then a and b in order, and still two */
-    {"stitch_of_adjacent_pieces", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY4
-     "-b@n -ac plan:3,c=1,a=1,b=1 mark +w=3 state=3 pieces:w=3 -w shows:a=3 plan:3,a=1,b=1 "
-     "mark +w=2 state=3 pieces:w=2 home:w0=a home:w1=b"},
-    {"stitch_of_as_many_as_there_is_room_for", TOGETHER,
-     "{granule:16 cap:20 policy:1} +z.3=17@n -z.3@n +a-q=1 -acegikmo "
-     "plan:3,o=1,m=1,k=1,i=1,g=1,e=1,c=1,a=1 mark +w=8 state=3 pieces:w=8 home:w0=o home:w7=a"},
     /* A view of the size that there is room for takes no host memory: for a first view of no block
        there was made room for one of one. */
     {"views_are_written_over", TOGETHER,
@@ -89,11 +62,6 @@ static const row policy_rows[] = {
      "plan:3,a=1,c=1 +w=2 -w plan:3,e=1,a=1 +v=2 -v shows:*;1f,2f plan:1,W1 mark +x=2 at:x=w "
      "home:x0=a home:x1=c reuses=1 state=1 calls=0 -x plan:2,W2 mark +x=2-1b at:x=v state=2 "
      "home:x0=e"},
-    /* It is as large as it was. */
-    {"window_is_larger_than_the_request", TOGETHER,
-     "{granule:16 cap:4 policy:1} " WINDOW
-     "plan:1,W1 mark +x=700b at:x=w size:x1=1 active=4 requested=2+700b state=1 -x plan:1,W1 "
-     "+x=2 at:x=w"},
     /* A window whose piece is taken is no longer free, and is again. */
     {"window_waits_for_its_pieces", TOGETHER,
      "{granule:16 cap:4 policy:1} " WINDOW
@@ -136,10 +104,6 @@ static const row policy_rows[] = {
      "told-by:gmlake_alloc told-asked=1 told-live=3 told-reserved=3 told-driver-free=5"},
     {"state_5_then_served_after_waiting", TOGETHER,
      "{granule:16 cap:4 policy:1} plan:5;4,G1 mark +x=1 asked=2 state=4 failures=0"},
-    {"state_5_then_served_after_returning_memory", TOGETHER,
-     "{granule:16 cap:4 policy:1} plan:5;5;4,G1 mark +x=1 asked=3 state=4 failures=0"},
-    {"state_5_then_the_built_in_policy", TOGETHER,
-     "{granule:16 cap:4 policy:1} plan:5;0 mark +x=1 asked=2 state=4"},
     /* A wait that fails is told where no plan serves: the policy is asked all the same. The
        driver's error, or a report. */
     {"state_5_and_a_wait_that_fails", TOGETHER,
@@ -169,9 +133,6 @@ static const row policy_rows[] = {
      "{granule:16 cap:4 policy:1} plan:4,G3 +x=3 plan:4,G2 +y=1!O asked=3 reserved=3 handles=3"},
     {"growth_beyond_the_addresses", TOGETHER,
      "{granule:16 cap:8 arena:8 policy:1} plan:4,G5 +x=5 plan:4,G4 +y=1!O"},
-    /* A driver's error is no want of memory: asked once. */
-    {"growth_that_the_driver_refuses", TOGETHER,
-     "{granule:16 cap:8 policy:1} plan:4,G2 fail:map=2R +x=1!R asked=1 reserved=0"},
     /* No addresses are left for the window: asked again, behind growth that stays. */
     {"stitch_beyond_the_addresses", TOGETHER,
      "{granule:16 cap:8 window:2 policy:1} " HOLES6
@@ -195,10 +156,6 @@ static const row policy_rows[] = {
     {"former_that_cannot_be_mapped", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY4
      "-abc plan:2,a=1,K mark fail:map=2R +x=1 state=2 windows=0 stitches=0 quarantined=0 "
-     "mappings=4"},
-    {"former_without_access", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY4
-     "-abc plan:2,a=1,K mark fail:access=1R +x=1 state=2 windows=0 stitches=0 quarantined=0 "
      "mappings=4"},
     {"former_without_host_memory", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY4
@@ -227,8 +184,6 @@ static const row policy_rows[] = {
      "{granule:16 cap:8 smax:8 policy:1} " LAY8
      "-abcdefg mark plan:2,a=1,K +x=1 stitched=7 plan:2,b=1,K +y=1 stitched=6 plan:2,c=1,K +z=1 "
      "stitched=5 stitches=3"},
-    {"former_without_addresses", TOGETHER,
-     "{granule:16 cap:4 window:2 policy:1} " LAY4 "-abc plan:2,a=1,K mark +x=1 state=2 windows=0"},
     /* A lake that cannot stitch keeps no former: it has no addresses for it. */
     {"formers_need_addresses", TOGETHER,
      "{granule:16 cap:4 policy:1} mark fail:reserve=1O* " LAY2
@@ -250,14 +205,9 @@ static const row policy_rows[] = {
     {"alignment_is_kept", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY3
      "-ab plan:2,a+8k=512b +x=512b/^8k at:x=a+8k -x plan:3,b=1,a=1 +x=2/^1 pieces:x=2"},
-    {"exclusive_gets_whole_chunks", TOGETHER,
-     "{granule:16 cap:4 policy:1} " LAY3
-     "-ab plan:2,b=1 +x=100b/x at:x=b size:x0=1 plan:4,G1,a=1 +y=100b/x pieces:y=2"},
     {"no_stitch_gets_one_piece", TOGETHER,
      "{granule:16 cap:5 policy:1} " WINDOW
      "shows:*;1f plan:3 +x=1/s!I shown:*;1 plan:1,c=1 +x=1/s at:x=c -x plan:4,G1 +x=1/s"},
-    {"no_grow_gets_what_is_there", TOGETHER,
-     "{granule:16 cap:5 policy:1} " LAY4 "-ac plan:3,a=1,c=1 +x=1/g pieces:x=2"},
     /* What may not be created anew is not returned for it, either. */
     {"no_grow_returns_nothing", TOGETHER,
      "{granule:16 cap:5 policy:1} +x=3 -x plan:5 +y=4/g!O asked=3 reserved=3"},
@@ -360,12 +310,6 @@ static const row policy_rows[] = {
 
     {"no_keeps_blocks_apart", TOGETHER,
      "{granule:16 cap:4 policy:5} " LAY4 "a:/c mark -acb coalesce-asked=3 shows:a=1,b=1,c=1"},
-    {"yes_joins_blocks", TOGETHER,
-     "{granule:16 cap:4 policy:5} " LAY4 "mark -acb coalesce-asked=3 shows:a=3"},
-    /* Whoever is kept apart is joined by nobody, until it is taken and freed again. */
-    {"yes_beside_no", TOGETHER,
-     "{granule:16 cap:4 policy:5} " LAY4
-     "-a a:/c -b a: -c shows:a=1,b=1,c=1 plan:1,b=1 mark +x=1 state=1 -x shows:a=3"},
     /* A piece across blocks that are apart is one block, and freed as one. */
     {"apart_blocks_are_taken_together", TOGETHER,
      "{granule:16 cap:4 policy:5} " LAY4
@@ -408,16 +352,10 @@ static const row policy_rows[] = {
     /* and serves elsewhere where memory is short, */
     {"apart_parts_of_a_chunk_serve_another_pool", TOGETHER,
      "{granule:16 cap:2 policy:4} P0 +z.3=2@n -z.3@n +a-d=32k a:/c -abcd +x=2/0"},
-    /* and here, though there is no other pool: returned and created anew, in one piece. */
-    {"apart_parts_of_a_chunk_are_made_whole", TOGETHER,
-     "{granule:16 cap:2 policy:4} +z.3=2@n -z.3@n +a-d=32k a:/c -abcd@n +x=1+32k"},
     /* What trim cannot unmap stays as it is. */
     {"apart_parts_of_a_chunk_that_stay", TOGETHER,
      "{granule:16 cap:4 policy:5} +z.3=1@n -z.3@n +a-b=32k a:/c -ab@n fail:unmap=1R T:0!R "
      "shows:a=32k,b=32k fail:release=1R T:0!R quarantined=1"},
-    /* Growth that counts on joining what is free before it would be in vain for ever. */
-    {"growth_beside_apart_memory", TOGETHER,
-     "{granule:16 cap:16 policy:4} +x=32k +y=1+16k/s reserved=3"},
     /* A failed stitch gives its pieces back as they were, cut where the plan cut them. */
     {"apart_pieces_of_a_failed_stitch", TOGETHER,
      "{granule:16 cap:4 policy:5} " LAY4
@@ -428,27 +366,6 @@ static const row policy_rows[] = {
     /* Any functions may be missing, in a program that meets all of them. */
     {"no_policy_at_all", TOGETHER,
      "{granule:16 cap:8} " HOLES6 "+x=2 choose-asked=0 evict-asked=0 coalesce-asked=0"},
-    {"choose_alone", TOGETHER,
-     "{granule:16 cap:8 policy:1} " LAY6
-     "mark -ace +x=2 choose-asked=1 evict-asked=0 coalesce-asked=0"},
-    {"evict_alone", TOGETHER,
-     "{granule:16 cap:8 policy:2} " LAY6
-     "mark -ace +x=2 choose-asked=0 evict-asked=1 coalesce-asked=0"},
-    {"choose_and_evict", TOGETHER,
-     "{granule:16 cap:8 policy:3} " LAY6
-     "mark -ace +x=2 choose-asked=1 evict-asked=1 coalesce-asked=0"},
-    {"coalesce_alone", TOGETHER,
-     "{granule:16 cap:8 policy:4} " LAY6
-     "mark -ace +x=2 choose-asked=0 evict-asked=0 coalesce-asked=3"},
-    {"choose_and_coalesce", TOGETHER,
-     "{granule:16 cap:8 policy:5} " LAY6
-     "mark -ace +x=2 choose-asked=1 evict-asked=0 coalesce-asked=3"},
-    {"evict_and_coalesce", TOGETHER,
-     "{granule:16 cap:8 policy:6} " LAY6
-     "mark -ace +x=2 choose-asked=0 evict-asked=1 coalesce-asked=3"},
-    {"all_functions", TOGETHER,
-     "{granule:16 cap:8 policy:7} " LAY6
-     "mark -ace +x=2 choose-asked=1 evict-asked=1 coalesce-asked=3"},
     {"single_threaded_lakes_ask_too", TOGETHER,
      "{granule:16 cap:4 single policy:7} " LAY4
      "mark -ac plan:3,a=1,c=1 +x=2 state=3 asked=1 evict-asked=1 coalesce-asked=2"},

@@ -62,9 +62,6 @@ static const row rows[] = {
     {"a_windows_ends_are_of_two_chunks", TOGETHER,
      "{granule:16 cap:4} +a=32k +b=32k-2560b +x=2560b +c=1-2560b +y=2560b +d=2 -ayx "
      "+w=32k+2560b pieces:w=2 -wbcd"},
-    {"a_windows_ends_are_of_two_chunks_in_any_order", TOGETHER,
-     "{granule:16 cap:4} +c=1-2560b +y=2560b +d=1 +a=32k +b=32k-2560b +x=2560b +e=1 -axy "
-     "+w=32k+2560b pieces:w=2 -wbcde"},
     /* S4 on an empty lake is plain growth, and costs one set_access. */
     {"s4_of_an_empty_lake_is_growth", TOGETHER,
      "{granule:16 cap:6} mark +a=5-1000b state=4 splits=1 stitches=0 reuses=0 chunks=5 calls=11 "
@@ -154,15 +151,6 @@ static const row rows[] = {
      "{granule:16 cap:5} +z.3=5@n -z.3@n +a-e=1 -ac mark +*=3-1b!O state=5 splits=0 stitches=0 "
      "reuses=0 failures=1 told-asked=3-1b told-live=3 told-free=2 told-stitchable=2 "
      "told-pending=0 told-reserved=5 told-limit=0 told-driver-free=0 -bde"},
-    /* A window of a and c is idle, and e is free: ask 2
-         | a | B | c | D | e   e   e |      the window, so that e stays whole */
-    {"a_window_spares_a_chunk", TOGETHER,
-     "{granule:16 cap:7} +z.3=4@n -z.3@n +a-d=1 +e=3 -ac +w=2 pieces:w=2 -we mark +x=2 state=1 "
-     "splits=0 stitches=0 reuses=1 pieces:x=2 -xbd"},
-    /*   | a | B | c | D | e   e   eF |     of e less than a chunk is left, so it is split */
-    {"a_window_spares_no_part_of_a_chunk", TOGETHER,
-     "{granule:16 cap:7} +z.3=4@n -z.3@n +a-d=1 +e=3-512b +f=512b -ac +w=2 pieces:w=2 -we mark "
-     "+x=2 state=2 splits=1 stitches=0 reuses=0 pieces:x=1 -xbdf"},
     /* StitchFree */
     /* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
     {"stitch_free_evicts_down_to_the_low_water_mark", TOGETHER,
@@ -193,16 +181,6 @@ static const row rows[] = {
      "-z.3 evictions=0 stitched=9 driver-host-waits=0 e0 +z.3=3+512b -z.3 evictions=3 stitched=4 "
      "-bdfh"},
     /* Options of a request */
-    {"no_stitch_does_not_reuse_a_window", TOGETHER,
-     "{granule:16 cap:8} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 -w +p=2/s pieces:p=1 -pbd"},
-    /* Return and re-create: at the device's end, the two free chunks come back side by side. */
-    {"no_stitch_gets_memory_that_is_returned_and_made_anew", TOGETHER,
-     "{granule:16 cap:4} +z.3=4@n -z.3@n +a-d=1 -ac +p=2/s pieces:p=1 reserved=4 -pbd"},
-    /* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither
-       serves the request nor hides the chunk that is made for it. It is had by growth, not by
-       the last slow steps. */
-    {"misaligned_holes_hide_nothing", TOGETHER,
-     "{granule:16 cap:8} +s=512b +b=1 +t=1-512b -b +a=1/s^4k reserved=3 host-waits=0 -sta"},
     /* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in
        the smaller hole first. */
     {"exclusive_windows_are_of_whole_chunks", TOGETHER,
@@ -215,8 +193,6 @@ static const row rows[] = {
     {"no_grow_takes_only_what_is_held", TOGETHER,
      "{granule:16 cap:8} +*=1/g!O reserved=0 +z.3=1@n -z.3@n +z.3=1/g -z.3 +*=1+1b/g!O "
      "reserved=1"},
-    {"no_grow_may_stitch", TOGETHER,
-     "{granule:16 cap:8} +z.3=3@n -z.3@n +a-c=1 -ac +w=2/g pieces:w=2 -wb"},
     /* All addresses for windows are an idle window's, whose memory would do. No window is
        dropped for memory that is not there. In the end there are no addresses and nothing to
        drop, nor anything to trim for. */
@@ -244,44 +220,16 @@ static const row rows[] = {
      "{granule:16 cap:8} +*=512b +*=3000b/^1b +*=3000b/^4b +*=3000b/^16b +*=3000b/^64b "
      "+*=3000b/^256b +*=3000b/^1k +*=3000b/^4k +*=3000b/^16k [3 +*=3000b/^1 ]"},
     /* Growth, trim, limits, budget */
-    /* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
-    {"growth_fills_the_holes_of_trim", TOGETHER,
-     "{granule:16 cap:8} +z.3=3@n -z.3@n +a-c=1 -b T:0 released=1 chunks=2 +a.2=1 at:a.2=b "
-     "chunks=3 -aa.2c"},
     /* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
     {"growth_uses_what_lies_beside_a_hole", TOGETHER,
      "{granule:16 cap:8} +z.3=5@n -z.3@n +a-e=1 -bc T:0 -d chunks=3 +p=3 at:p=b pieces:p=1 "
      "chunks=5 -pae"},
-    /* A hole and what lies behind it are too short: ask 4, in one range
-         before  | A | . | b | D |
-         after   | A | . | b | D | E   E   E   E | */
-    {"growth_passes_holes_that_are_too_short", TOGETHER,
-     "{granule:16 cap:16} +z.3=4@n -z.3@n +a-d=1 -b T:3 -c +a.2=4/s at:a.2=a+4 reserved=7 "
-     "destroy"},
     /* The 16 longest runs that hold no chunk lie inside of chunks. One more look finds b, at the
        end of its chunk: with it a window lacks a chunk less, and there is no more than that. */
     {"growth_fills_what_one_more_look_leaves", TOGETHER,
      "{granule:16 cap:20} +z.3=19@n -z.3@n [17 +*=8k +*=48k +*=8k ] +a=32k +b=32k +c=1 -b "
      "-b.1e.1h.1k.1n.1q.1t.1w.1z.1c.2f.2i.2l.2o.2r.2u.2x.2 mark Q allocatable=1+32k q=1+32k "
      "foretold foretold-wait=0 foretold-new=1 +w=1+32k grown=1 pieces:w=2 home:w0=b"},
-    {"trim_returns_exactly_enough", TOGETHER,
-     "{granule:16 cap:8} +z.3=8@n -z.3@n T:999 released=0 T:8 released=0 T:5 released=3 "
-     "reserved=5 driver-bytes=5 T:0 released=5 handles=0 T:0 released=0"},
-    /* "until at most keep_bytes are held" */
-    {"trim_rounds_what_it_keeps_down", TOGETHER,
-     "{granule:16 cap:8} +z.3=8@n -z.3@n T:4+32k released=4 T:1b released=4"},
-    {"trim_returns_more_than_one_batch", TOGETHER,
-     "{granule:16 cap:300} +z.3=300@n -z.3@n T:3 released=297 T:0 released=3"},
-    {"trim_leaves_partly_used_chunks", TOGETHER,
-     "{granule:16 cap:8} +z.3=4@n -z.3@n +a=512b +b=1 T:0 released=2 -ab"},
-    {"trim_ends_windows_over_what_goes", TOGETHER,
-     "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 -w windows=1 T:2 released=1 windows=0 "
-     "stitched=0 evictions=1 mappings=2 -b"},
-    /* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it,
-       whatever became of these slots in former trims. */
-    {"trim_leaves_windows_over_what_stays", TOGETHER,
-     "{granule:16 cap:6} +z.3=6@n -z.3@n T:0 +z.3=6@n -z.3@n +a-f=1 -ac +w=2 -wf T:5 released=1 "
-     "windows=1 mark +a.2=2 at:a.2=w state=1 splits=0 stitches=0 reuses=1 -a.2bde"},
     /* | A | W | C | W | E | v | G | v |: of two idle windows the one over live blocks stays. */
     {"trim_tells_windows_apart", TOGETHER,
      "{granule:16 cap:8} +z.3=8@n -z.3@n +a-h=1 -bd +w=2 -fh +v=2 -w +a.2=1 at:a.2=b +b.2=1 "
@@ -289,17 +237,12 @@ static const row rows[] = {
     {"trim_takes_nothing_pending_and_never_waits", TOGETHER,
      "{granule:16 cap:4} h0 +p=4 -p T:0 released=0 driver-host-waits=0 host-waits=0 e0 T:0 "
      "released=4 driver-host-waits=0"},
-    {"trim_leaves_chunks_under_windows_of_pending_work", TOGETHER,
-     "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 h0 -w T:0 released=0 windows=1 e0 T:0 "
-     "released=2 windows=0 -b"},
     {"the_lakes_limit_holds_for_all_pools", TOGETHER,
      "{granule:16 cap:16 limit:4} P0 +a=3 +*=2/0!L +b=1/0 -ab"},
     /* Only so many chunks of another arena go; the request's own has none to return. */
     {"other_arenas_return_what_a_request_lacks", TOGETHER,
      "{granule:16 cap:16 limit:7} P0 +a=2 +z.3=5/0 -z.3 inside:0=5 mark +b=2 inside:0=3 "
      "reserved=7 chunks=7 pieces:b=1 -ab"},
-    {"what_others_return_may_not_be_enough", TOGETHER,
-     "{granule:16 cap:16 limit:7} P0 +a=2 +z.3=2/0 -z.3 +b=3/0 +*=3!L inside:0=3 destroy"},
     /* | A | b | C |: what is free in the own arena stays there. */
     {"others_return_what_a_request_lacks_in_one_piece", TOGETHER,
      "{granule:16 cap:16 limit:8} P0 +z.3=3@n -z.3@n +a-c=1 -ac +z.3=5/0 -z.3 inside:0=5 +p=2/s "
@@ -342,9 +285,6 @@ static const row rows[] = {
     /* ---- Pointers, errors of the driver, the end of a lake ---- */
 
     /* Descriptions */
-    /* More than the device has is refused before hundreds of chunks are created for it. */
-    {"a_hopeless_request_creates_nothing", TOGETHER,
-     "{granule:16 cap:256} mark +*=300!O all-calls=6 reserved=0 +a=256 -a"},
     /* What an arena takes of addresses follows what it has: a unit of 64 chunks and one for its
        end, and what is larger has addresses of its own. */
     {"addresses_are_reserved_by_need", TOGETHER,
@@ -378,8 +318,6 @@ static const row rows[] = {
      "warnings-told=1 -b destroy warnings-told=1"},
     {"a_quiet_lake_says_nothing", TOGETHER,
      "{granule:16 cap:4} +a=1 -a +*=5!O destroy errors-told=0 warnings-told=0"},
-    {"destroy_lists_a_leaked_window_once", TOGETHER,
-     "{granule:16 cap:3} +a-c=1 -ac +w=2 pieces:w=2 -b destroy warnings-told=1"},
     {"a_lost_device_is_logged_once", TOGETHER,
      "{granule:16 cap:8} mark fail:any=1G* +*=1!G +*=1!G errors-told=1 warnings-told=0 "
      "told-code=1234 error!G fail:any=0R destroy!G"},
@@ -399,8 +337,6 @@ static const row rows[] = {
     {"stale_windows_are_refused", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 -a!U -w -w!D +a=1 -w!D -ab T:0 "
      "released=3 -w!U -a!U"},
-    {"questions_about_dead_blocks_are_refused", TOGETHER,
-     "{granule:16 cap:3} +p=1 rp -p rp!U T:0 released=1 -p!U"},
     /* Errors of the driver */
     {"growth_that_cannot_be_undone_is_quarantined", TOGETHER,
      "{granule:16 cap:8} fail:access=1R fail:unmap=1R +*=2!R quarantined=1 reserved=1 "
@@ -478,7 +414,6 @@ static const row rows[] = {
        */
     {"the_handler_frees_and_the_call_succeeds", TOGETHER,
      "{granule:16 cap:4 oom} +a=3 +b=2 live=1 failures=1 -b"},
-    {"the_handler_gives_up", TOGETHER, "{granule:16 cap:4 oom} +c=5!O failures=1"},
     {"the_handler_serves_limits_too", TOGETHER,
      "{granule:16 cap:8 limit:4 oom} +c=9!L told-limit=4 failures=1 +a=4 +b=4 live=1 failures=2 "
      "-b"},
@@ -488,9 +423,6 @@ static const row rows[] = {
     {"a_single_threaded_lake_works", TOGETHER,
      "{granule:16 cap:4 single oom} +a-c=1 -ac +w=2 +y=2 failures=1 live=2 -wy T:0"},
     /* Figures */
-    {"get_allocation_tells_all", TOGETHER,
-     "{granule:16 cap:4} +a=1000b/s holds:a=1 pieces:a=1 active=1k -a +b=512b@n holds:b=1 "
-     "pieces:b=1 -b"},
     {"statistics_follow_blocks", TOGETHER,
      "{granule:16 cap:8} +a=100b +b=1+1b requested=1+101b active=1+1k reserved=2 live=2 chunks=2 "
      "-a requested=1+1b active=1+512b live=1 -b"},
@@ -514,42 +446,19 @@ static const row rows[] = {
     /* The rest goes all the same. */
     {"destroy_returns_the_first_driver_error", TOGETHER,
      "{granule:16 cap:4} +p=3 -p fail:unmap=1R destroy!R handles=0 mappings=1"},
-    {"destroy_waits_for_freed_memory", TOGETHER,
-     "{granule:16 cap:4} h0 +p=1 -p destroy driver-host-waits=1"},
-    /* Work that uses a block that was never freed is pending too. */
-    {"destroy_waits_for_live_blocks", TOGETHER,
-     "{granule:16 cap:4} h0 +*=1 destroy driver-host-waits=1"},
-    {"destroy_of_an_idle_lake_does_not_wait", TOGETHER,
-     "{granule:16 cap:4} +z.3=1 -z.3 destroy driver-host-waits=0"},
     /* ---- Streams, pending frees, pools, captures ---- */
 
     /* Events */
     {"one_stream_records_no_event", TOGETHER,
      "{granule:16 cap:4} hC [20 +a=1@C +b=1-512b@C +c=63k@C +d=1-1536b@C -abcd@C ] events=0 "
      "driver-events=0 waits=0 host-waits=0 eC"},
-    {"the_second_stream_closes_the_firsts_epoch", TOGETHER,
-     "{granule:16 cap:4} +z.3=512b@A -z.3@A events=0 +z.3=512b@B -z.3@B events=1"},
-    /* One event for one free, however large. */
-    {"events_are_recorded_by_the_chunk_freed", TOGETHER,
-     "{granule:16 cap:8} +a-l=16k@A +z.3=512b@B -z.3@B events=0 -a-c@A events=0 -d@A events=1 "
-     "-e-g@A events=1 -h@A events=2 -i-k@A events=2 -l@A events=3 +x=3@A -x@A events=4"},
     /* The judge counts along. */
     {"metadata_of_streams_is_counted_to_the_byte", TOGETHER,
      "{granule:16 cap:64} [38 hA +z.3=1@A -z.3@A fA kA vA ] numbers=38"},
     /* Own memory, clean memory, other streams' memory */
-    {"own_windows_are_reused_at_once", TOGETHER,
-     "{granule:16 cap:4} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@A +w=2@A pieces:w=2 -w@A "
-     "+a.2=2@A at:a.2=w waits=0 eA -a.2b@A -d@B"},
     /* GROW_FIRST: B gets new memory while A's is pending. */
     {"pending_memory_is_nobody_elses", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +q=2@B from:q=p+2 waits=0 reserved=5 eA"},
-    {"completed_memory_is_taken_without_growth_or_wait", TOGETHER,
-     "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A eA +a.2=2@B at:a.2=p waits=0 host-waits=0 "
-     "reserved=3"},
-    /* | A 16K, - 48K |: what A left of its chunk serves B, though A is busy. */
-    {"clean_leftovers_serve_every_stream", TOGETHER,
-     "{granule:16 cap:8} hA +a=16k@A +b=48k@B at:b=a+16k reserved=1 waits=0 events=0 eA -a@A "
-     "-b@B"},
     /* | - | a | - | B |: A sees one hole of three chunks, B two of one. */
     {"clean_and_own_memory_are_one_hole", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@n -b@A +a.2=3@A at:a.2=a "
@@ -568,9 +477,6 @@ static const row rows[] = {
     {"null_and_one_are_the_legacy_stream", TOGETHER,
      "{granule:16 cap:4} h0 +p=1 -p@1 +a.2=1@1 at:a.2=p ra.2 -a.2 +b.2=1 at:b.2=p holds:b.2=1 "
      "events=0 pending-peak=0 e0 -b.2@1"},
-    {"own_memory_is_reused_at_once", TOGETHER,
-     "{granule:16 cap:4} +z.3=512b@B -z.3@B hA +p=2@A mark -p@A +a.2=2@A at:a.2=p waits=0 "
-     "grown=0 eA -a.2@A"},
     /* | a | b |: side by side, both pending: neither stream has two chunks. In the end b is B's own
        still. */
     {"tags_of_two_streams_do_not_merge", TOGETHER,
@@ -588,8 +494,6 @@ static const row rows[] = {
      "{granule:16 cap:16} +z.3=8@n -z.3@n +a=68k@A +b=5k@A +c=69k@A +d=59k@A +e=5k@A +f=68k@A "
      "+g=5k@A +h=68k@A +*=165k@A hA -d@A -acfh@n +j=68k+512b@A at:j=c reserved=8 eA"},
     /* No stream */
-    {"none_frees_clean_memory", TOGETHER,
-     "{granule:16 cap:4} hA +p=1@A -p@n +a.2=1@B at:a.2=p waits=0 reserved=1 eA -a.2@B"},
     {"none_does_not_get_pending_memory", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +q=2@n from:q=p+2 host-waits=0 eA"},
     /* There is no stream that could wait on the device: at the device's end the host does. */
@@ -611,9 +515,6 @@ static const row rows[] = {
     /* A device that is lost as the only stream is fenced is lost to the one who asks. */
     {"none_learns_that_the_device_is_lost", TOGETHER,
      "{granule:16 cap:4} +z.3=1@A -z.3@A fail:record=1G +*=1@n!G destroy!G"},
-    /* What is smaller than a chunk is fenced by the chunk. */
-    {"none_reuses_small_blocks_by_the_chunk", TOGETHER,
-     "{granule:16 cap:64} [1000 +z.3=16k@n -z.3@A ] reserved-peak=1 events=250"},
     /* The ladder: waits on the device */
     /* The device is full: A's pending memory, behind one wait; what lies behind the same wait is
        had without another, what A frees later is not. */
@@ -626,33 +527,13 @@ static const row rows[] = {
     {"a_wait_holds_the_waiters_work_back", TOGETHER,
      "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A +a.2=2@B at:a.2=p -a.2@B T:0 released=0 eA "
      "T:0 released=2"},
-    /* A stream is still at work on a window when both of its pieces, taken again, have been
-       given back as clean: trim leaves it mapped, and them. */
-    {"trim_spares_windows_that_are_in_use", TOGETHER,
-     "{granule:16 cap:4} +z.3=4@n -z.3@n +a=1@A +b=1@B +c=1@A +d=1@B -ac@A +w=2@A windows=1 hA "
-     "-w@A +x-y=1@A -xy@n T:0 released=0 windows=1 eA T:0 released=2 windows=0"},
-    {"wait_first_borrows_before_it_grows", TOGETHER,
-     "{granule:16 cap:8 wait-first} +p=2@A +*=512b@B hA -p@A +a.2=2@B at:a.2=p waits=1 "
-     "reserved=3 eA"},
     /* NONE cannot borrow: it waits for two chunks on the host and creates the other two. */
     {"waiting_and_growth_together_serve", TOGETHER,
      "{granule:16 cap:5} +p=2@A +*=512b@B hA -p@A +*=4@n host-waits=1 reserved=5"},
-    /* | a | X | b | Y |: a third stream's window of two other streams' memory takes two waits. */
-    {"a_window_waits_once_for_each_stream", TOGETHER,
-     "{granule:16 cap:4} +z.3=4@n -z.3@n +a=1@A +b=1@C +c=1@B +d=1@C hA hB -a@A -c@B +w=2@C "
-     "pieces:w=2 waits=2 -w@C +a.2=2@C at:a.2=w waits=2 eA eB"},
     /* | a | - | a | B |: freed at different times, taken as one hole behind the later event. */
     {"a_hole_of_several_frees_takes_one_wait", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@A -b@n events=2 +a.2=3@B "
      "at:a.2=a waits=1 eA"},
-    {"no_grow_borrows_too", TOGETHER,
-     "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +a.2=2@B/g at:a.2=p waits=1 reserved=3 eA"},
-    {"borrowing_and_growth_together_serve", TOGETHER,
-     "{granule:16 cap:8} +p=4@A +*=512b@B hA -p@A +w=6@B reserved=7 waits=1 host-waits=0 "
-     "holds:w=1 eA"},
-    {"borrowing_and_growth_together_serve_if_waits_come_first", TOGETHER,
-     "{granule:16 cap:8 wait-first} +p=4@A +*=512b@B hA -p@A +w=6@B reserved=7 waits=1 "
-     "host-waits=0 holds:w=1 eA"},
     {"an_idle_window_is_borrowed_behind_a_wait", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a=1@A +b=1@B +c=1@A -ac@A +w=2@A hA -w@A mark "
      "mappings=5 +a.2=2@B at:a.2=w waits=1 reuses=1 mappings=5 eA"},
@@ -661,10 +542,6 @@ static const row rows[] = {
     {"a_lost_device_ends_the_borrowing", TOGETHER,
      "{granule:16 cap:6} +z.3=6@n -z.3@n +a-e=1@A +*=512b@B -ac@A +w=2@A hA -w@A -de@A "
      "fail:stream-wait=1G +*=2@B!G waits=0 destroy!G"},
-    /* What a stream freed since its last event serves another stream before that grows, if
-       complete. */
-    {"what_has_no_event_yet_is_fenced_before_growth", TOGETHER,
-     "{granule:16 cap:8} +p=1-512b@A +*=512b@B -p@A events=0 +a.2=1-512b@B at:a.2=p events=1"},
     /* Of many events that are complete few are asked for (1, 2, 4, 8, 16, and the rest); so of
        those that are not: B grows, the oldest is not complete. */
     {"events_are_asked_for_in_steps", TOGETHER,
@@ -678,11 +555,6 @@ static const row rows[] = {
     {"a_free_of_each_128th_has_an_event", TOGETHER,
      "{granule:16 cap:208} +a-v.3=1@A +z.3=512b@B +y.3=99@n hA -a-v.3@A events=50 +x.3=100@B "
      "waits=1 host-waits=0 eA"},
-    {"a_long_queue_of_frees_can_be_waited_for", TOGETHER,
-     "{granule:16 cap:104} +a-v.3=1@A +z.3=512b@B hA -a-v.3@A +y.3=100@n waits=0 host-waits=36"},
-    /* An event is made and recorded for each. */
-    {"frees_ask_for_nothing_while_there_are_fences", TOGETHER,
-     "{granule:16 cap:8} +a-g=1@A +*=512b@B hA mark -a-g@A calls=14 events=7 eA"},
     /* What both streams freed is not enough, so the host waits for both. */
     {"a_request_that_is_refused_has_waited_for_all", TOGETHER,
      "{granule:16 cap:4} gA:1000000 hB +x=1@A -x@A +y=1@B -y@B +*=5@n!O Q at-work=0"},
@@ -699,8 +571,6 @@ static const row rows[] = {
      "{granule:16 cap:4} +p=2@A +*=512b@B hA -p@A +*=4@B!O told-free=3-512b told-pending=0 "
      "told-live=512b eA"},
     /* Calls about streams that fail */
-    {"a_device_lost_while_freeing_is_lost_from_then_on", TOGETHER,
-     "{granule:16 cap:4} +p=2@A +*=512b@B fail:record=1G -p@A +*=512b@A!G destroy!G"},
     {"the_host_waits_where_the_device_cannot", TOGETHER,
      "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A fail:stream-wait=1R* +a.2=2@B at:a.2=p "
      "host-waits=1"},
@@ -714,10 +584,6 @@ static const row rows[] = {
     {"a_free_survives_a_failed_record", TOGETHER,
      "{granule:16 cap:4} +p=2@A +q=1@A +*=512b@B hA fail:record=1R -p@A error!R events=0 -q@A "
      "events=1 eA +a.2=3@B at:a.2=p waits=0"},
-    /* Without the wait the memory may not be had; what is free stays so. */
-    {"a_failed_wait_on_the_device_is_undone", TOGETHER,
-     "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A fail:stream-wait=1R* fail:wait=1R* +a.2=2@B!R "
-     "waits=0 fail:wait=0R +a.2=2@B at:a.2=p waits=1 eA"},
     /* Recorded streams */
     {"recorded_streams_defer_reuse", TOGETHER,
      "{granule:16 cap:8} +p=2@A rp@B hB -p@A pending=2 active=0 +a.2=2@A off:a.2=p reserved=4 "
@@ -725,18 +591,6 @@ static const row rows[] = {
     {"recorded_windows_are_deferred_too", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 rw@B hB -w pending=2 -w!D T:0 "
      "released=0 eB T:0 released=2 pending=0 -b"},
-    {"recording_the_stream_it_is_freed_on_defers_nothing", TOGETHER,
-     "{granule:16 cap:4} +p=1@A hA rp@A -p@A pending=0 +a.2=1@A at:a.2=p eA -a.2@A"},
-    /* Its own stream counts as well, where it is freed on another. */
-    {"a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits", TOGETHER,
-     "{granule:16 cap:8} +p=1@A rp@A hA -p@B pending=1 +a.2=1@B off:a.2=p eA +b.2=1@B at:b.2=p"},
-    /* B is idle when p is freed: its event is done. */
-    {"work_before_the_free_counts_and_later_work_does_not", TOGETHER,
-     "{granule:16 cap:8} +p=1@A rp@B hA -p@A hB +z.3=2@B -z.3@B +a.2=1@A at:a.2=p eA eB -a.2@A"},
-    /* Nobody may have it yet, on no device: for who cannot wait there, the host waits. */
-    {"pending_frees_are_waited_for_in_the_end", TOGETHER,
-     "{granule:16 cap:2} +p=2@A rp@B hB -p@A +a.2=2@n at:a.2=p host-waits=1 driver-host-waits=1 "
-     "-a.2@A"},
     /* At the device's end the stream waits on the device: new work on A is behind B's. */
     {"pending_frees_are_had_behind_a_wait_on_the_device", TOGETHER,
      "{granule:16 cap:2} +p=2@A rp@B hB -p@A +a.2=2@A at:a.2=p host-waits=0 waits=1 behind:A=1 "
@@ -811,17 +665,11 @@ static const row rows[] = {
     {"none_waits_for_the_only_stream_that_was_recorded", TOGETHER,
      "{granule:16 cap:1} +p=1@n rp@B gB:10 -p@n pending=1 events=1 t:10 +a.2=1@n at:a.2=p "
      "host-waits=0 -a.2@n"},
-    /* The stream that the block is freed on is waited for by those that need to alone. */
-    {"a_free_speaks_for_its_stream", TOGETHER,
-     "{granule:16 cap:4} +p=1@A rp@A rp@B hA -p@A T:999 pending=0 +a.2=1@A at:a.2=p eA"},
     /* A stream's work goes on in a window: it is not unmapped. |A|-|B|-| and the window over
        both. */
     {"none_leaves_recorded_windows_mapped", TOGETHER,
      "{granule:16 cap:4} +a-d=1@A -ac@A +w=2@A pieces:w=2 rw@B hB -w@n T:0 released=0 "
      "evictions=0 eB T:0 released=2 evictions=1"},
-    {"none_keeps_recorded_blocks_of_a_pool", TOGETHER,
-     "{granule:16 cap:4} P0 +p=1@A/0 rp@B hB -p@n T:0 released=0 +a.2=1@A/0 off:a.2=p eB T:0 "
-     "released=1"},
     /* The new block finds what a freed one is filled with. */
     {"what_streams_still_use_is_filled_later", TOGETHER,
      "{granule:16 cap:1 fill} +p=1@A rp@B hB -p@A eB +q=1@A at:q=p errors-told=0"},
@@ -946,16 +794,6 @@ static const row rows[] = {
      "stitched=0 windows=0 mappings=0"},
     {"pool_destroy_waits_for_pending_work", TOGETHER,
      "{granule:16 cap:8} P0 +p=1@A/0 rp@B hA hB -p@A D0 driver-host-waits=2 pending=0"},
-    /* The device is full: what a pool holds and does not need goes back and is created here. And
-       back. */
-    {"idle_pools_give_way", TOGETHER,
-     "{granule:16 cap:4} P0 +z.3=3/0 -z.3 +p=4 reserved=4 -p +p=4/0 -p D0"},
-    {"trim_reaches_every_pool", TOGETHER,
-     "{granule:16 cap:8} P0 +z.3=2/0 -z.3 P1 +z.3=3/1 -z.3 +z.3=1 -z.3 T:0 released=6"},
-    /* No chunk in common, nor a free one. */
-    {"pools_are_apart", TOGETHER,
-     "{granule:16 cap:8} P0 +p=16k/0 +q=16k reserved=2 pool:p=0 pool:q=n -pq +a.2=1 at:a.2=q "
-     "+b.2=1/0 at:b.2=p reserved=2 -a.2b.2 D0"},
     /* The second one has the whole device in one chunk. */
     {"pools_have_their_own_chunk_size", TOGETHER,
      "{granule:16 cap:16} P0^4 +z.3=512b/0 -z.3 reserved=4 chunks=1 D0 P0^16 +z.3=512b/0 -z.3 "
@@ -968,7 +806,6 @@ static const row rows[] = {
     {"a_pool_with_live_blocks_stays", TOGETHER,
      "{granule:16 cap:8} +q=1 P0 +p=3/0 D0!I holds:p=1 -p reserved=4 D0 reserved=1 chunks=1 "
      "driver-bytes=1 reservations=1 -p!U -q"},
-    {"destroy_takes_the_pools_along", TOGETHER, "{granule:16 cap:8} P0 P1 +*=1/1 destroy"},
     {"pools_come_and_go_without_growth_of_metadata", TOGETHER,
      "{granule:16 cap:8} [10 P0 P1 +z.3=1/0 -z.3 +y.3=1/1 -y.3 D0 D1 ] mark [190 P0 P1 +z.3=1/0 "
      "-z.3 +y.3=1/1 -y.3 D0 D1 ] metadata-grown=0"},
@@ -981,13 +818,6 @@ static const row rows[] = {
     {"memory_freed_inside_is_reused_inside", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 +p=2@A -p@A +q=2@B/0 off:q=p +a.2=2@A at:a.2=p +x=1@A/0 "
      "pool:x=0 EA"},
-    {"captured_memory_is_refused_twice", TOGETHER,
-     "{granule:16 cap:8} P0 BA:0/0 +p=1@A -p@A -p@A!D EA -p@A!D"},
-    /* Freed inside on the capturing stream, allocated outside: neither the capture nor another
-       stream may have it before the end. */
-    {"outside_memory_freed_inside_waits_for_the_end", TOGETHER,
-     "{granule:16 cap:16} P0 +p=2@A +*=512b@B BA:0/0 -p@A +a.2=2@A off:a.2=p +q=2@B off:q=p T:0 "
-     "released=0 EA +b.2=2@A at:b.2=p waits=0"},
     /* What would otherwise record, query or wait: frees of many chunks, trim, the budget, full
        devices, on the capturing stream and beside it. EA tells. */
     {"nothing_spoils_a_capture", TOGETHER,
@@ -1009,11 +839,6 @@ static const row rows[] = {
     {"another_stream_waits_beside_a_capture", TOGETHER,
      "{granule:16 cap:3} P0 +p=2@B hB -p@B BA:0/0 +*=512b@A +a.2=2@C at:a.2=p waits=1 "
      "host-waits=0 EA eB"},
-    /* The pool's own memory, with pending work. */
-    {"a_capture_waits_for_no_stream", TOGETHER,
-     "{granule:16 cap:8} P0 +p=2@B/0 hB -p@B BA:0/0 +a.2=2@A off:a.2=p waits=0 EA eB"},
-    {"a_capture_takes_clean_memory_of_the_pool", TOGETHER,
-     "{granule:16 cap:8} P0 +p=2@B/0 -p@n BA:0/0 +a.2=2@A at:a.2=p reserved=2 EA"},
     /* A graph's output, read by a stream's own work behind the launch: the unmapping waits for
        that. */
     {"pool_destroy_waits_for_what_used_a_graphs_memory", TOGETHER,
@@ -1028,23 +853,11 @@ static const row rows[] = {
      "{granule:16 cap:8} P0 P1 +p=1@B/0 rp BA:1/0 -p@B D0!C EA D0"},
     {"pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced", TOGETHER,
      "{granule:16 cap:8} P0 P1 BA:0/0 +p=2@A EA BB:1/1 -p@B D0!C EB hB D0 driver-host-waits=1"},
-    /* Two streams captured into one pool: each reuses its own frees only. In the end A's graph
-       still knows p. */
-    {"two_captures_share_a_pool", TOGETHER,
-     "{granule:16 cap:8} P0 BA:0/0 BB:0/1 +p=1@A -p@A +q=1@B off:q=p +a.2=1@A at:a.2=p -a.2@A "
-     "EA D0!C +b.2=1@B off:b.2=p EB"},
     /* A cannot be recorded on: p is pending until after the end. A trim that returns nothing
        looks at all. */
     {"a_captured_block_recorded_elsewhere_waits", TOGETHER,
      "{granule:16 cap:8} P0 +p=1@B rp@A BA:0/0 -p@B pending=1 +a.2=1@B off:a.2=p EA T:999 "
      "pending=0 +b.2=1@B at:b.2=p"},
-    /* The device is full: the capture gets what the other arena holds and does not need. */
-    {"a_capture_on_a_full_device_reclaims", TOGETHER,
-     "{granule:16 cap:4} P0 +z.3=4@B -z.3@B BA:0/0 +p=3@A pool:p=0 EA"},
-    /* What is freed later is pinned all the same, and out of memory changes nothing. */
-    {"captured_memory_stays_pinned", TOGETHER,
-     "{granule:16 cap:16} P0 BA:0/0 +x=2@A +k=1@A -x@A EA -k@B +p=1@A/0 off:p=x off:p=x+1 "
-     "off:p=k -p@n T:0 released=1 reserved=3 +*=14@B!O reserved=3 D0 reserved=0"},
     /* The first graph knows four chunks, the second captures one: the other three are still known
        to the first, so ordinary allocations do not get them and trim leaves them. */
     {"graphs_that_share_a_pool_keep_what_they_know", TOGETHER,
@@ -1067,19 +880,6 @@ static const row rows[] = {
      "T:0 eA BA:0/0 +q=2@A EA -q@A D0 host-waits=0 P0 +p=2@A hA -p@A BA:0/0 +q=2@A host-waits=1 "
      "EA -q@A D0 host-waits=2 P0 +p=2@A hA -p@A T:0 BA:0/0 +q=2@A host-waits=3 reserved-peak=2 "
      "EA"},
-    {"a_capture_has_what_its_stream_freed_in_the_pool_before", TOGETHER,
-     "{granule:16 cap:4 limit:2} P0 +p=2@A/0 hA -p@A eA BA:0/0 +q=2@A EA -q@A D0 P0 +p=2@A/0 hA "
-     "-p@A T:0 eA BA:0/0 +q=2@A EA -q@A D0 host-waits=0 P0 +p=2@A/0 hA -p@A BA:0/0 +q=2@A "
-     "host-waits=1 EA -q@A D0 host-waits=2 P0 +p=2@A/0 hA -p@A T:0 BA:0/0 +q=2@A host-waits=3 "
-     "reserved-peak=2 EA"},
-    /* What is freed on a stream in its capture, or on the legacy stream in any, cannot be fenced.
-       What was fenced there before is waited for all the same. */
-    {"a_capture_has_what_was_fenced_before", TOGETHER,
-     "{granule:16 cap:8} P0 +*=512b@B +p=5@A +*=512b@A +l=512b@A hA -p@A BA:0/0 -l@A +*=4@A "
-     "host-waits=1 EA"},
-    {"a_capture_has_what_was_fenced_before_on_the_legacy_stream", TOGETHER,
-     "{granule:16 cap:8} P0 +*=512b@B +p=5 +*=512b +l=512b h0 -p BA:0/0 -l +*=4@A host-waits=1 "
-     "EA"},
     /* A wait for each event. */
     {"what_little_was_not_fenced_is_as_a_capture_begins", TOGETHER,
      "{granule:16 cap:8} P0 +*=512b@B +p=5@A +l=512b@A hA -pl@A BA:0/0 +*=4@A host-waits=2 EA"},
@@ -1095,17 +895,7 @@ static const row rows[] = {
      "{granule:16 cap:8} P0 host:1 BA:0/0!H EA!I host:2 BA:0/0!H EA!I host:3 BA:0/0!H EA!I "
      "host:4 BA:0/0!H EA!I host:0 BA:0/0 host:1 BB:0/1!H EB!I BB:0/1 host:1 BC:0/2!H EC!I BC:0/2 "
      "host:1 BD:0/3!H ED!I BD:0/3 host:1 BE:0/4!H EE!I BE:0/4 EA EB EC ED EE D0"},
-    /* The events' array cannot be had: the wait makes do with an event of its own. */
-    {"pools_wait_without_host_memory", TOGETHER,
-     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A host:1* D0 driver-host-waits=1 reserved=0"},
-    {"lakes_wait_without_host_memory", TOGETHER,
-     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A host:1* destroy driver-host-waits=1"},
     /* Streams that are destroyed untold */
-    /* | aaaa | then the value is another stream's: what is pending there is not its own. It is
-       had with no other memory left, behind a wait on the device. */
-    {"a_value_that_comes_back_is_another_stream", TOGETHER,
-     "{granule:16 cap:2 may-end} +p=1@A hA -p@A kA vA +q=1@A off:q=p behind:A=0 +a.2=1@A "
-     "at:a.2=p waits=1 behind:A=1"},
     /* What is freed in a capture has its event when the capture ends: the stream may end then. */
     {"what_a_capture_freed_is_fenced_at_its_end", TOGETHER,
      "{granule:16 cap:8 may-end} P0 +p=1@A BA:0/0 -p@A hA EA events=1 kA vA +a.2=1@A off:a.2=p "
@@ -1132,14 +922,6 @@ static const row rows[] = {
     {"a_use_by_a_stream_that_is_gone_is_waited_for", TOGETHER,
      "{granule:16 cap:2 may-end} +p=1@A rp@B hB behind:B=1 kB vB +*=1@B -p@A pending=1 Q "
      "pending=1 host-waits=0 +a.2=1@A at:a.2=p host-waits=1 pending=0"},
-    /* Only calls that name a recorded stream can tell whether it is still there. This free names
-       another one: it records no event on what has the value by now. */
-    {"a_recorded_stream_whose_value_is_anothers_is_waited_for", TOGETHER,
-     "{granule:16 cap:2 may-end} +p=2@A rp@B hB kB vB -p@A events=1 pending=2 host-waits=0 "
-     "+a.2=2@A at:a.2=p host-waits=1 pending=0"},
-    {"a_recorded_stream_that_is_destroyed_is_not_touched", TOGETHER,
-     "{granule:16 cap:2 may-end} +p=2@A rp@B hB kB -p@A lost-streams=0 events=1 pending=2 "
-     "+a.2=2@A at:a.2=p host-waits=1"},
     /* The next call that names it closes what the free left open: a request, a free, a record. */
     {"a_recorded_stream_that_is_named_again_is_fenced", TOGETHER,
      "{granule:16 cap:4 may-end} +p=2@A rp@B +x=1@B -p@A events=1 pending=2 +*=512b@B events=2 "
@@ -1164,10 +946,6 @@ static const row rows[] = {
     {"a_stream_that_left_nothing_open_is_not_waited_for", TOGETHER,
      "{granule:16 cap:2 may-end} +z.3=1@A -z.3@A kA vA +z.3=512b@A -z.3@A lost-streams=0 T:0 "
      "released=1 host-waits=0"},
-    /* A block of a stream that is gone, freed on its value: both streams may have used it. */
-    {"a_block_of_a_former_stream_waits_for_it", TOGETHER,
-     "{granule:16 cap:2 may-end} +p=1@A hA behind:A=1 kA vA -p@A T:0 released=0 pending=1 "
-     "+*=1@A host-waits=0 +a.2=1@A at:a.2=p host-waits=1"},
     /* What is lost is no memory to wait for on the device: another stream's is. */
     {"what_is_lost_bars_no_wait_on_the_device", TOGETHER,
      "{granule:16 cap:4} +p=32k@A +*=32k +q=3@B hB -p@A kA!U T:0 released=0 -q@B +a.2=32k@C "
@@ -1201,9 +979,6 @@ static const row rows[] = {
     {"a_stream_is_forgotten_under_a_former_ones_value", TOGETHER,
      "{granule:16 cap:2 may-end} +p=1@A hA -p@A kA vA fA live-streams=0 kA vA +q=1@A off:q=p fA "
      "kA vA fA"},
-    /* No id is asked for a stream that is being captured: that could spoil the capture. */
-    {"a_captured_stream_is_not_asked", TOGETHER,
-     "{granule:16 cap:4 may-end} P0 BA:0/0 +p=1@A -p@A EA D0"},
     /* Nobody said that streams may end, and the driver says that one has: the others go on. In the
        end there is all, after a wait for the whole device. */
     {"a_stream_found_destroyed_is_left_out", TOGETHER,
@@ -1236,14 +1011,10 @@ static const row rows[] = {
      "{granule:16 cap:16} Y:11-5b reserved=11 chunks=11 mark +a=11 pieces:a=1 calls=0"},
     {"what_is_there_is_not_created_again", TOGETHER,
      "{granule:16 cap:16} +a=3 Y:8 mark Y:8 all-calls=0 Y:2 Y:0 reserved=8"},
-    {"trim_returns_what_was_reserved_and_is_not_used", TOGETHER,
-     "{granule:16 cap:32} Y:24 +a=512b T:0 released=23"},
     {"no_more_is_reserved_than_there_is", TOGETHER,
      "{granule:16 cap:16} Y:18446744073709551615b reserved=16 Y:18446744073709551615b"},
     {"limits_hold_for_what_is_reserved", TOGETHER,
      "{granule:16 cap:16 limit:6+1b} Y:16 reserved=6 failures=0"},
-    {"what_is_reserved_leaves_memory_for_others", TOGETHER,
-     "{granule:16 cap:16 keep:6} Y:16 reserved=10"},
     {"what_an_integrated_device_has_is_what_the_system_has", TOGETHER,
      "{granule:16 cap:16 integrated keep:4} Q device-free=12 allocatable=8 Y:16 reserved=8 "
      "Q device-free=4 +a=9!L told-driver-free=4"},
@@ -1282,8 +1053,6 @@ static const row rows[] = {
     {"what_was_created_in_vain_is_returned_by_trim", TOGETHER,
      "{granule:16 cap:16} P0:4 Y:3*2@A/0!L lacking=3 reserved=3 T:0 released=3 Y:2*2@A/0 T:0 "
      "released=0"},
-    {"an_earlier_admission_stays", TOGETHER,
-     "{granule:16 cap:16} Y:4*1@A Y:4*5@A!O T:0 released=0 Y:4*1@A/g T:0 released=0"},
     {"without_growth_what_is_held_is_asked", TOGETHER,
      "{granule:16 cap:16} Y:4*1@A/g!O lacking=4 reserved=0 Y:4 Y:4*1@A/g Y:2*3@A/g!O lacking=2"},
     {"holes_that_serve_no_block_do_not_count", TOGETHER,
@@ -1292,8 +1061,6 @@ static const row rows[] = {
      "{granule:16 cap:8} +a=8@A hA -a@A Y:8*1@n host-waits=1 reserved=8 mark +b=8@n calls=0"},
     {"a_stream_waits_for_what_is_admitted", TOGETHER,
      "{granule:16 cap:8} " KNOWN "+a=8@A hA -a@A Y:8*1@B waits=1 host-waits=0 eA"},
-    {"what_is_admitted_to_no_stream_serves_a_capture", TOGETHER,
-     "{granule:16 cap:16} P0 Y:4*2@n/0 mark BA:0/0 +a-b=4@A grown=0 EA"},
     {"a_capture_has_what_is_admitted_in_it", TOGETHER,
      "{granule:16 cap:16} P0 BA:0/0 Y:4*2@A mark +a-b=4@A grown=0 -a-b@A EA"},
     {"what_is_admitted_sleeps", TOGETHER,
@@ -1306,7 +1073,6 @@ static const row rows[] = {
     {"others_sleep_beside_what_is_admitted", TOGETHER,
      "{granule:16 cap:16} P0 +p=4@n/0 S0:d +a=2@n Y:10@n reserved=10 Y:4*3@n lacking=0 reserved=14 "
      "Y:0*1@n W0"},
-    {"nothing_of_a_request_of_nothing", TOGETHER, "{granule:16 cap:16} Y:0*3@A/x reserved=0"},
     /* ---- Marked streams ---- */
 
     /* But others wait for it. */
@@ -1356,10 +1122,6 @@ static const row rows[] = {
     {"a_pool_whose_memory_stays_is_destroyed", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=1/0 -z.3 fail:unreserve=1R D0 quarantined=0 P0 +z.3=1/0 -z.3 "
      "fail:unmap=1R D0 quarantined=1 P0 +z.3=1/0 -z.3 fail:release=1R D0 quarantined=2"},
-    /* The event of such a wait was lost where it could not be destroyed. */
-    {"waiting_without_host_memory_loses_no_event", TOGETHER,
-     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A host:1* fail:event-destroy=1R* D0 "
-     "driver-host-waits=1 reserved=0 host:0 fail:any=0R"},
     /* Its chunks counted as returned, though the window that stayed mapped kept their memory. */
     {"a_pool_whose_window_stays_keeps_its_chunks", TOGETHER,
      "{granule:16 cap:8} P0 +a-d=1/0 -ac +w=2/0 pieces:w=2 -wbd fail:unmap=1R D0 quarantined=2"},
@@ -1371,13 +1133,6 @@ static const row rows[] = {
     /* The lake's reservation and the pool's. */
     {"pools_reserve_nothing_for_windows", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=1/0 -z.3 reservations=2 D0 reservations=1"},
-    /* A fatal error in a wait did not end the climb, which went on to ask the device. */
-    {"a_lost_device_ends_the_climb", TOGETHER,
-     "{granule:16 cap:4 wait-first} +p=2@A +z.3=512b@B -z.3@B hA -p@A fail:stream-wait=1G "
-     "+*=2@B!G +*=1@B!G destroy!G"},
-    /* A block of a capture, freed behind it on the same stream, needed host memory to be freed. */
-    {"a_graphs_block_is_freed_without_host_memory", TOGETHER,
-     "{granule:16 cap:8} P0 BA:0/0 +p=1@A EA host:1* -p@A host:0 D0"},
     /* Its addresses were given back with a mapping left in them, against the table's own pre: that
        would be a fifth call. */
     {"addresses_stay_while_anything_is_mapped_there", TOGETHER,
@@ -1431,9 +1186,6 @@ static const row rows[] = {
      "{granule:16 cap:3} N0:4 N1:4 want:*** C0:1,3 came:012 d0:1,3 want:210 C1:0,3 came:210 d1:0,3 "
      "mark [3 want:012 C0:1,3 came:012 d0:1,3 want:210 C1:0,3 came:210 d1:0,3 ] all-calls=12 "
      "mapped=6"},
-    /* The number behind the last chunk's is none. */
-    {"a_chunk_that_is_not_there_yet_does_not_come", BOTH,
-     "{granule:16 cap:4} N0:4 want:** C0:0,2 came:01 want:2 C0:2,1 came:2 mapped=3"},
     /* What is memory already needs no driver, whatever is wanted there. */
     {"wishes_for_what_is_there_cost_nothing", BOTH,
      "{granule:16 cap:2} N0:4 want:** C0:0,2 came:01 mark want:1x C0:0,2 came:01 all-calls=0 "
@@ -1460,9 +1212,6 @@ static const row rows[] = {
     /* its event could not be recorded */
     {"what_nobody_knew_to_be_complete_is_found_before_anything_is_returned", BOTH,
      "{granule:16 cap:2} N0:2 N1:2 z0:2 fail:record=1R z0:0 mapped=2 z1:1 mapped=3 handles=2"},
-    {"another_stream_waits_on_the_device_for_the_next_chunk", BOTH,
-     "{granule:16 cap:16} N0:8 z0:2@A hA z0:1@A mapped=2 handles=2 z0:2@B waits=1 host-waits=0 "
-     "handles=2 mapped=2 eA"},
     {"no_stream_takes_complete_memory_and_waits_for_it", BOTH,
      "{granule:16 cap:16} N0:8 N1:8 z0:2@A hA z0:0@A z1:1@n handles=3 host-waits=0 mapped=3 "
      "z0:1@n host-waits=1 mapped=3 z0:0@n z1:2@A handles=3"},
@@ -1566,8 +1315,6 @@ static const row rows[] = {
        it. */
     {"a_growth_in_vain_asks_no_second_time", BOTH,
      "{granule:16 cap:2} N0:8 z0:2 mark z0:3@n!O calls=5 z0:0 z0:2"},
-    {"a_commit_waits_for_what_used_its_page", BOTH,
-     "{granule:16 cap:16} N0:8 +p=512b@B z0:2@A hA z0:1@A -p@B mark z0:2@n host-waits=1"},
     /* What another stream used turns out to be complete, then the device to be lost: what could be
        had without the driver is not taken. */
     {"a_growth_that_finds_the_device_lost", TOGETHER,
@@ -1579,9 +1326,6 @@ static const row rows[] = {
     {"what_cannot_be_undone_is_quarantined_until_it_can_apart", APART,
      "{granule:16 cap:16} N0:8 z0:1 fail:access=1N fail:unmap=2N z0:4!N quarantined=1 "
      "mappings=2 end:0=1 fail:unmap=1N z0:4!N quarantined=1 z0:4 quarantined=0 mappings=4"},
-    {"trim_tries_quarantined_mappings_again", TOGETHER,
-     "{granule:16 cap:16} N0:8 z0:1 fail:access=3N fail:unmap=1N* z0:3!N quarantined=2 T:0!N "
-     "handles=3 fail:unmap=0N T:0 released=2 quarantined=0 mapped=1"},
     {"trim_tries_quarantined_mappings_again_apart", APART,
      "{granule:16 cap:16} N0:8 z0:1 fail:access=1N fail:unmap=1N* z0:3!N quarantined=2 T:0!N "
      "handles=3 fail:unmap=0N T:0 released=2 quarantined=0 mappings=1"},
@@ -1697,10 +1441,6 @@ static const row rows[] = {
      "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
      "S0:k fail:host-free=1R* S0:d!R W0 holds:q=1 fail:host-free=0R S0:k S0:d host-ranges=0 W0 "
      "-fhpqr@n K0@n D0"},
-    {"pinned_memory_goes_with_its_pool", TOGETHER | WIDE,
-     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
-     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
-     "S0:k -fhpqr@n K0@n D0 host-ranges=0"},
     {"pinned_memory_goes_with_its_pool_awake", TOGETHER | WIDE,
      "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
      "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
@@ -2051,14 +1791,8 @@ static const row rows[] = {
     {"a_pools_buffers_may_keep_a_handle", BOTH,
      "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:release=1R D0 handles=1 quarantined=1 "
      "reserved=1"},
-    {"a_pools_buffers_may_keep_addresses", BOTH,
-     "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:unreserve=1R D0 handles=0 quarantined=0 "
-     "reserved=0"},
     {"a_page_without_access_goes_with_its_pool", TOGETHER,
      "{granule:16 cap:32} P0 N0:8/0 fail:access=2R fail:unmap=1R c0:0,1!R quarantined=1 inside:0=1 "
-     "K0 D0 quarantined=0 handles=0"},
-    {"a_page_apart_without_access_goes_with_its_pool", APART,
-     "{granule:16 cap:32} P0 N0:8/0 fail:access=1R fail:unmap=1R c0:0,1!R quarantined=1 inside:0=1 "
      "K0 D0 quarantined=0 handles=0"},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
