@@ -112,14 +112,16 @@ static uint64_t map_of(const buffer *b) {
 static void judge_kept(const block *b) {
   gmlake_allocation_info info;
   must(gmlake_get_allocation(lake, (void *)(uintptr_t)b->at, &info), "gmlake_get_allocation");
-  judge(info.ptr == (void *)(uintptr_t)b->at && info.bytes == b->bytes, "a block has moved");
-  judge(info.requested_bytes == b->asked && info.flags == b->flags, "a block has changed");
-  judge(info.pool == w.pools[b->pool].value, "a block's pool has changed");
-  judge(info.stream == (b->on >= 0 && !w.lines[b->on].is_told ? w.lines[b->on].value
-                                                              : GMLAKE_STREAM_NONE) ||
-            ((w.seems_gone || (b->on >= 0 && !w.lines[b->on].is_alive)) &&
-             info.stream == GMLAKE_STREAM_NONE),
-        "a block's stream has changed");
+  judge_for_block(info.ptr == (void *)(uintptr_t)b->at && info.bytes == b->bytes,
+                  "a block has moved", b);
+  judge_for_block(info.requested_bytes == b->asked && info.flags == b->flags, "a block has changed",
+                  b);
+  judge_for_block(info.pool == w.pools[b->pool].value, "a block's pool has changed", b);
+  judge_for_block(info.stream == (b->on >= 0 && !w.lines[b->on].is_told ? w.lines[b->on].value
+                                                                        : GMLAKE_STREAM_NONE) ||
+                      ((w.seems_gone || (b->on >= 0 && !w.lines[b->on].is_alive)) &&
+                       info.stream == GMLAKE_STREAM_NONE),
+                  "a block's stream has changed", b);
 }
 
 static gmlake_result last_result(void) {
@@ -246,12 +248,21 @@ static int is_so(const op *o, const char *name, int on) {
   return info.bytes == o->bytes; /* end */
 }
 
+/* Where the word's block lies, from the other one's begin on. */
+static void tell_place(const op *o, char *rule, size_t room) {
+  const uint64_t is = w.blocks[o->one % NAMES].at, begin = w.starts[o->two % NAMES];
+  (void)snprintf(rule, room, "at is not so: it lies %s %s the other one's begin",
+                 text_of_size(is < begin ? begin - is : is - begin).text,
+                 is < begin ? "before" : "behind");
+}
+
 /* What it compares is equal; else the rule says what it is, sizes as the line writes them. */
 static int is_as_said(const op *o, const char *name, int on, char *rule, size_t room) {
   const char *form = comparisons[o->align - 1].form;
   uint64_t value;
   if (*form == ':') {
     (void)snprintf(rule, room, "%s is not so", name);
+    if (!strcmp(name, "at")) tell_place(o, rule, room);
     return is_so(o, name, on);
   }
   value = figure_of(name);
