@@ -140,7 +140,7 @@ static const row session_rows[] = {
     {"pinned_memory_is_short",
      "{limit:88 host-max:34} " SETUP("6", "4", "8") "[10 " TRAIN("6", "4", "2") "] drifts=0"},
     /* A tensor that no schedule is for has a range that is wider than what it is for. */
-    {"a_range_wider_than_its_registers",
+    {"a_wider_range_is_used_again",
      "{free lake} mark a0,a12>a20=6/101 a11,a1>a11=27648b/102 a11,a8>a12=31744b/107 "
      "a20,a6>a23=3072b/108 a22,a3>a20=1/109 a19,a10>a18=30720b/110 a22,a4>a13=25600b/111 "
      "a13,a3>a16=14336b/113 -a16? a16,a10>a4=7168b/120 a18,a5>a9=22528b/121 a14,a12>a15=6/132 "
