@@ -240,7 +240,8 @@ SLEEP
     DROP while the pool sleeps, and by gmlake_pool_destroy.
   - Addresses that are registered elsewhere (NCCL, RDMA): end that before the pool sleeps, and
     register them again when it has woken. The memory there is another one then.
-  - It costs what creating, mapping, unmapping and releasing each chunk costs, and the copies.
+  - It costs what creating, mapping, unmapping and releasing each chunk costs, or the copies where
+    these take longer: both go on at once.
 
 INTEGRATED DEVICES
   The memory of a DGX Spark (GB10) or a Jetson is the host's. There the lake takes as free what
@@ -502,8 +503,10 @@ typedef struct gmlake_backend {
   /* Blocks the host until all work on all streams is complete, also on streams that are destroyed.
      pre: the lake knows of no capture. */
   gmlake_result (*device_wait)(void *user, int *out_code);
-  /* Copies from host memory to the device or, with to_host, back, and waits for the end. Legal
-     while streams are captured. pre: the range is mapped with access, and no other work uses it. */
+  /* Copies from host memory to the device or, with to_host, back. Returns when every earlier copy
+     is complete: this one may run on until the next call. 0 bytes: only waits. After an error no
+     copy runs. Legal while streams are captured. pre: while it runs the range is mapped with
+     access, and no other work uses it. */
   gmlake_result (*copy)(void *user, uint64_t address, void *host, size_t bytes, int to_host,
                         int *out_code);
   /* Host memory that the device reads and writes at the link's full speed: pinned. */
@@ -2712,6 +2715,7 @@ typedef struct gmlk_space { /* addresses for windows or for buffers */
 typedef struct gmlk_copies { /* see >>copies */
   struct gmlk_copy *items;   /* [Q1] count of them, room for capacity */
   size_t count, capacity;
+  size_t next, done; /* [Q2] those before are started, or complete, in this series */
 } gmlk_copies;
 
 typedef struct gmlk_host_copies { /* see >>copies */
@@ -8292,11 +8296,14 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
    pre: the caller holds `driver_lock`.
 
    [Q1] Copies lie in the host copy in order of their offsets, without overlap. Each is of one chunk
-        and in one piece: a bare arena's of a page, another's of a chunk at home.
+        and in one piece.
+   [Q2] done <= next <= count. Copies between the first two are running: none is
+        outside of a series of driver calls. A bare arena's are of pages, in the order of their
+        buffers; another's of chunks at home, in order of their slots.
 
    O(what is kept). Can fail: host memory, the driver. */
 
-/* As much is copied by one call, about 1 ms. */
+/* As much is copied by one call, about 1 ms: the host maps or unmaps other chunks meanwhile. */
 #define GMLK_COPY_BYTES ((size_t)64 << 20)
 
 typedef struct gmlk_copy {
@@ -8429,26 +8436,56 @@ static void gmlk_copies_prune(gmlk_arena *a) {
     if (!is_behind && b->state != GMLK_UNBACKED && (b->state == GMLK_COMMITTED || !a->is_bare))
       a->copies.items[kept++] = a->copies.items[i];
   }
-  a->copies.count = kept;
+  a->copies.count = a->copies.next = a->copies.done = kept;
 }
 
-/* Copies to the host copy, or back, by one call for what lies side by side at both ends. */
-static gmlake_result gmlk_copies_run(gmlk_batch *batch, const gmlk_arena *a, int to_host) {
-  const gmlk_copy *c = a->copies.items, *end = c != NULL ? c + a->copies.count : NULL;
-  const gmlk_area *area = a->is_bare ? &a->buffer_space.area : &a->area;
+/* Waits until all that were started are complete. */
+static gmlake_result gmlk_copies_wait(gmlk_batch *batch, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
-  while (c < end && !result) {
-    const gmlk_copy *first = c;
-    const uint64_t begin = gmlk_area_offset(area, first->address); /* in one extent */
-    const size_t piece = a->host_copies.piece_bytes, at = (size_t)first->offset % piece;
-    char *host = (char *)a->host_copies.items[first->offset / piece] + at;
-    size_t bytes = 0;
-    for (; c < end && bytes < piece - at && c->offset == first->offset + bytes &&
-           gmlk_area_offset(area, c->address) == begin + bytes;
-         c++)
-      bytes += c->grains * GMLK_GRAIN;
-    result = GMLK_CALL(batch, copy, first->address, host, bytes, to_host);
-  }
+  if (a->copies.done < a->copies.next)
+    result = GMLK_CALL(batch, copy, 0, a->host_copies.items[0], (size_t)0, to_host);
+  a->copies.done = a->copies.next;
+  return result;
+}
+
+/* Starts one copy to a piece of the host copy, or back, of what lies side by side at both ends and
+   before the address `end`. Those before it are complete then. */
+static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t end, int to_host) {
+  const gmlk_copy *first = a->copies.items + a->copies.next, *c = first;
+  const gmlk_area *area = a->is_bare ? &a->buffer_space.area : &a->area;
+  const uint64_t begin = gmlk_area_offset(area, first->address); /* in one extent */
+  const size_t piece = a->host_copies.piece_bytes, at = (size_t)first->offset % piece;
+  char *host = (char *)a->host_copies.items[first->offset / piece] + at;
+  gmlake_result result;
+  size_t bytes = 0;
+  a->copies.done = a->copies.next;
+  for (; a->copies.next < a->copies.count && bytes < piece - at && c->address < end &&
+         c->address == first->address + bytes && c->offset == first->offset + bytes &&
+         gmlk_area_offset(area, c->address) == begin + bytes;
+       c++, a->copies.next++)
+    bytes += c->grains * GMLK_GRAIN;
+  result = GMLK_CALL(batch, copy, first->address, host, bytes, to_host);
+  if (result) a->copies.done = a->copies.next; /* after an error none runs */
+  return result;
+}
+
+/* Completes the copies of a range that is about to be unmapped. */
+static gmlake_result gmlk_copies_out(gmlk_batch *batch, gmlk_arena *a, uint64_t address,
+                                     size_t bytes) {
+  gmlake_result result = GMLAKE_OK;
+  while (!result && a->copies.done < a->copies.count &&
+         a->copies.items[a->copies.done].address - address < bytes)
+    result = a->copies.next < a->copies.count ? gmlk_copies_step(batch, a, UINT64_MAX, 1)
+                                              : gmlk_copies_wait(batch, a, 1);
+  return result;
+}
+
+/* Starts the copies back to a chunk that has been mapped at this address. */
+static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t address) {
+  gmlake_result result = GMLAKE_OK;
+  while (!result && a->copies.next < a->copies.count &&
+         a->copies.items[a->copies.next].address - address < a->chunk_bytes)
+    result = gmlk_copies_step(batch, a, address + a->chunk_bytes, 0);
   return result;
 }
 
@@ -9676,12 +9713,12 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 
 /* ---- >>sleep -----------------------------------------------------------------------------------
    Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
-   series of driver calls copies what is to be kept, unmaps everything and releases the chunks. To
-   wake, one series does the reverse. After an error in one direction the steps of the other
-   direction undo it. Each step looks at what is mapped now and does only what is left to do, so a
-   later call can finish what an earlier one could not undo. Meanwhile other threads may free, but a
-   request for memory of these arenas is refused. Owns gmlk_arena.sleep. The arenas of one pool
-   sleep together.
+   series of driver calls copies what is to be kept and unmaps everything; a second one releases
+   the chunks. To wake, one series does the reverse. After an error in one direction the steps of
+   the other direction undo it. Each step looks at what is mapped now and does only what is left to
+   do, so a later call can finish what an earlier one could not undo. Meanwhile other threads may
+   free, but a request for memory of these arenas is refused. Owns gmlk_arena.sleep. The arenas
+   of one pool sleep together.
    pre: the caller holds `driver_lock`.
 
    [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
@@ -9709,21 +9746,27 @@ static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   return sum;
 }
 
-/* Unmaps windows, pages, chunks at home. Stops at an error. */
+/* Unmaps windows, pages, chunks at home; each once its copies are complete. Stops at an error. */
 static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x;
   uint32_t i;
-  while (!result && (x = gmlk_walk_next(&walk)) != NULL) result = gmlk_alias_unmap(batch, a, x);
-  for (i = 0; i < a->slot_count && !result; i++)
-    if (!a->chunks.items[i].is_quarantined && !gmlk_chunk_unmap(batch, a, i))
-      result = batch->result;
+  while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
+    if (!x->is_window && x->mapped) result = gmlk_copies_out(batch, a, x->address, a->chunk_bytes);
+    if (!result) result = gmlk_alias_unmap(batch, a, x);
+  }
+  for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
+    if (!a->chunks.items[i].is_home || a->chunks.items[i].is_quarantined) continue;
+    result = gmlk_copies_out(batch, a, gmlk_area_address(&a->area, i), a->chunk_bytes);
+    if (!result && !gmlk_chunk_unmap(batch, a, i)) result = batch->result;
+  }
   return result;
 }
 
-/* Maps all that is not mapped and creates the chunks that are missing, which get marks. Stops at
-   the first error. */
+/* Maps all that is not mapped and creates the chunks that are missing, which get marks. Contents
+   are copied back to what is already mapped while the rest is being mapped. Stops at the first
+   error; then copies may run. */
 static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
@@ -9732,18 +9775,23 @@ static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
   for (i = 0; i < a->slot_count && !result; i++) {
     gmlk_chunk *chunk = &a->chunks.items[i];
     const int was_home = chunk->is_home;
-    if (!chunk->is_asleep && !gmlk_chunk_is_backed(&a->chunks, i)) continue;
-    chunk->is_marked |= chunk->is_asleep; /* it is created */
-    result = gmlk_chunk_make(batch, a, i);
-    if (!result && !was_home && !a->is_bare)
-      result = gmlk_batch_set_access(batch, gmlk_area_address(&a->area, i), a->chunk_bytes);
+    if (chunk->is_asleep || gmlk_chunk_is_backed(&a->chunks, i)) {
+      chunk->is_marked |= chunk->is_asleep; /* it is created */
+      result = gmlk_chunk_make(batch, a, i);
+      if (!result && !was_home && !a->is_bare)
+        result = gmlk_batch_set_access(batch, gmlk_area_address(&a->area, i), a->chunk_bytes);
+    }
+    if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_area_address(&a->area, i));
   }
   while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
     if (x->mapped) continue;
     x->next = NULL;
     result = gmlk_aliases_map(batch, a, x);
+    if (!result && !x->is_window) result = gmlk_copies_in(batch, a, x->address);
   }
-  return result;
+  while (!result && a->copies.next < a->copies.count)
+    result = gmlk_copies_step(batch, a, UINT64_MAX, 0);
+  return result ? result : gmlk_copies_wait(batch, a, 0);
 }
 
 /* Gives an arena's chunks back, with only_new those with a mark; their slots are asleep. Those that
@@ -9767,13 +9815,15 @@ static void gmlk_chunks_drop(gmlk_batch *batch, gmlk_arena *a, int only_new) {
 static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (!result) result = gmlk_copies_run(batch, a, 1);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = 0;
   GMLK_FOR_POOL_ARENAS(l, pool, a)
     if (!result) result = gmlk_unmap_all(batch, a);
   if (!result) return 1;
-  GMLK_FOR_POOL_ARENAS(l, pool, a)
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    (void)gmlk_copies_wait(batch, a, 1);
+    a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
     if (!undone) undone = gmlk_map_all(batch, a);
+  }
   return undone != GMLAKE_OK;
 }
 
@@ -9865,15 +9915,19 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   gmlake_result result;
   gmlk_batch batch;
   gmlk_arena *a;
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = a->copies.count;
   result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   GMLK_FOR_POOL_ARENAS(l, pool, a)
     if (!result) result = gmlk_unmap_all(&batch, a); /* what is still mapped */
-  GMLK_FOR_POOL_ARENAS(l, pool, a) {
-    if (!result) result = gmlk_map_all(&batch, a);
-    if (!result) result = gmlk_copies_run(&batch, a, 0);
-  }
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = 0;
   GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (result && batch.is_relaxed && !gmlk_unmap_all(&batch, a)) gmlk_chunks_drop(&batch, a, 1);
+    if (!result) result = gmlk_map_all(&batch, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    if (!result || !batch.is_relaxed) break;
+    (void)gmlk_copies_wait(&batch, a, 0);
+    a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
+    if (!gmlk_unmap_all(&batch, a)) gmlk_chunks_drop(&batch, a, 1);
+  }
   result = gmlk_batch_end(l, &batch);
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     gmlk_trim_forget(a);
@@ -10594,7 +10648,13 @@ typedef struct gmlk_mock {
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
   size_t queue_count, queue_capacity;
-  gmlk_mock_host *host; /* list */
+  gmlk_mock_host *host;       /* list */
+  struct {                    /* bytes 0: none */
+    uint64_t address, end_ns; /* of census.modelled_ns */
+    void *host;
+    size_t bytes;
+    int to_host;
+  } copying; /* the copy that runs: its bytes move when it is waited for */
 } gmlk_mock;
 
 /* A call of the table: gmlk_mock_enter locks, and decides whether the call must fail. Then it says
@@ -11437,14 +11497,39 @@ static int gmlk_mock_reaches(const gmlk_mock *mock, uint64_t address, size_t byt
   return run.count && i == run.count;
 }
 
+/* Whether the range of a copy is there: when it begins, and when it ends. */
+static int gmlk_mock_can_copy(gmlk_mock *mock, uint64_t address, size_t bytes) {
+  return gmlk_mock_need(mock, gmlk_mock_reaches(mock, address, bytes, 0),
+                        GMLAKE_ERROR_INVALID_ARGUMENT);
+}
+
+/* Completes the copy that runs. Returns what the caller waits for it. */
+static uint64_t gmlk_mock_end_copy(gmlk_mock *mock) {
+  const uint64_t now = mock->census.modelled_ns, end = mock->copying.end_ns;
+  void *host = mock->copying.host, *device = (void *)(uintptr_t)mock->copying.address;
+  const size_t bytes = mock->copying.bytes;
+  mock->copying.bytes = 0;
+  if (!bytes || !gmlk_mock_can_copy(mock, mock->copying.address, bytes)) return 0;
+  if (mock->file >= 0)
+    memcpy(mock->copying.to_host ? host : device, mock->copying.to_host ? device : host, bytes);
+  return end > now ? end - now : 0;
+}
+
 static gmlake_result gmlk_mock_copy(void *user, uint64_t address, void *host, size_t bytes,
                                     int to_host, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  void *device = (void *)(uintptr_t)address;
-  const int is_legal = host && gmlk_mock_reaches(mock, address, bytes, 0);
-  if (gmlk_mock_need(mock, is_legal, GMLAKE_ERROR_INVALID_ARGUMENT) && mock->file >= 0)
-    memcpy(to_host ? host : device, to_host ? device : host, bytes);
-  return gmlk_mock_leave(mock, bytes / GMLK_MOCK_LINK, out_code);
+  const uint64_t former = mock->copying.bytes ? mock->copying.end_ns : 0;
+  const uint64_t begin = gmlk_max(mock->census.modelled_ns, former);
+  uint64_t cost = 0;
+  if (!mock->result && (!bytes || gmlk_mock_can_copy(mock, address, bytes)) &&
+      gmlk_mock_need(mock, !bytes || host, GMLAKE_ERROR_INVALID_ARGUMENT))
+    cost = gmlk_mock_end_copy(mock);
+  mock->copying.bytes = mock->result ? 0 : bytes;
+  mock->copying.address = address;
+  mock->copying.host = host;
+  mock->copying.to_host = to_host;
+  mock->copying.end_ns = begin + bytes / GMLK_MOCK_LINK;
+  return gmlk_mock_leave(mock, cost, out_code);
 }
 
 static gmlake_result gmlk_mock_host_alloc(void *user, size_t bytes, void **out_host,
@@ -11894,12 +11979,13 @@ GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, con
    addresses and events belong to the caller; the section keeps no record of them.
 
    [C1] Between create and destroy its state does not change, so the table's functions need no lock;
-        but for the stream that copies, which the first copy creates.
+        but for the streams that copy, which copies create.
    [C2] A function of the table makes the primary context current, where the driver makes and finds
         events, and on return restores the thread's own. capture_exchange needs no context.
    [C3] A process other than the one that called create makes no driver call.
    [C4] *out_code is the number of the driver call that failed, or 0. Other outputs are written on
         GMLAKE_OK only.
+   [C5] At most one copy runs while none is being started: on copiers[turn].
 
    Costs: each function makes one driver call and asks for the current context; two more calls if
    another context is current, three more after an unknown error. stream_id asks one call more.
@@ -11999,8 +12085,9 @@ typedef struct gmlk_cuda {
   CUcontext context;    /* the primary context, retained once */
   gmlk_process process; /* the one that called create */
   unsigned char rdma_capable;
-  GMLK_MUTEX mutex; /* of copier */
-  CUstream copier;  /* [C1] */
+  GMLK_MUTEX mutex;    /* of copiers and turn */
+  CUstream copiers[2]; /* [C1] each copies every other time */
+  unsigned turn;       /* the one that copied last */
 } gmlk_cuda;
 
 /* ---- Loading the driver ---- */
@@ -12406,20 +12493,28 @@ static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
   return gmlk_cuda_leave(&call, out_code);
 }
 
-/* Copies on a stream of its own. That does not wait for the legacy stream, so no capture forbids
-   it. */
+/* Starts a copy on a stream of its own. That does not wait for the legacy stream, so no capture
+   forbids it. [C5] At most one copy runs when it returns: on copiers[turn]. */
 static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, size_t bytes,
                                     int to_host, int *out_code) {
   gmlk_cuda *cuda = (gmlk_cuda *)user;
-  const CUdeviceptr device = (CUdeviceptr)address;
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call)) {
+    const CUdeviceptr device = (CUdeviceptr)address;
+    CUstream former, *copier;
+    CUresult code = CUDA_SUCCESS, waited = CUDA_SUCCESS;
     (void)GMLAKE_MUTEX_LOCK(&cuda->mutex);
-    if (!cuda->copier) call.code = cuda->fn.StreamCreate(&cuda->copier, CU_STREAM_NON_BLOCKING);
-    if (call.code == CUDA_SUCCESS)
-      call.code = to_host ? cuda->fn.MemcpyDtoHAsync(host, device, bytes, cuda->copier)
-                          : cuda->fn.MemcpyHtoDAsync(device, host, bytes, cuda->copier);
-    if (call.code == CUDA_SUCCESS) call.code = cuda->fn.StreamSynchronize(cuda->copier);
+    former = cuda->copiers[cuda->turn];
+    copier = &cuda->copiers[cuda->turn ^ 1u];
+    if (bytes && !*copier) code = cuda->fn.StreamCreate(copier, CU_STREAM_NON_BLOCKING);
+    if (bytes && code == CUDA_SUCCESS)
+      code = to_host ? cuda->fn.MemcpyDtoHAsync(host, device, bytes, *copier)
+                     : cuda->fn.MemcpyHtoDAsync(device, host, bytes, *copier);
+    if (former) waited = cuda->fn.StreamSynchronize(former);
+    call.code = code == CUDA_SUCCESS ? waited : code;
+    if (bytes) cuda->turn ^= 1u;
+    if (call.code != CUDA_SUCCESS && cuda->copiers[cuda->turn])
+      (void)cuda->fn.StreamSynchronize(cuda->copiers[cuda->turn]);
     (void)GMLAKE_MUTEX_UNLOCK(&cuda->mutex);
   }
   return gmlk_cuda_leave(&call, out_code);
@@ -12648,8 +12743,9 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
   int code;
   if (!backend) return;
   cuda = (gmlk_cuda *)backend->user;
-  if (cuda->copier && gmlk_cuda_enter(cuda, &call)) {
-    (void)cuda->fn.StreamDestroy(cuda->copier);
+  if ((cuda->copiers[0] || cuda->copiers[1]) && gmlk_cuda_enter(cuda, &call)) {
+    if (cuda->copiers[0]) (void)cuda->fn.StreamDestroy(cuda->copiers[0]);
+    if (cuda->copiers[1]) (void)cuda->fn.StreamDestroy(cuda->copiers[1]);
     (void)gmlk_cuda_leave(&call, &code);
   }
   (void)GMLAKE_MUTEX_DESTROY(&cuda->mutex);

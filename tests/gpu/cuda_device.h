@@ -146,13 +146,15 @@ static gmlake_result small_create(void *user, size_t bytes, unsigned types, uint
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* The backend's own stream, for copies: created later it could have the value of one of the
+/* The backend's own streams, for copies: created later they could have the value of one of the
    program's that is gone. */
-static void make_copy_stream(gmlake_backend *cuda) {
+static void make_copy_streams(gmlake_backend *cuda) {
   void *host = NULL;
-  int code = 0;
+  int i, code = 0;
   must(cuda->host_alloc(cuda->user, sizeof(uint64_t), &host, &code), "host memory");
-  must(cuda->copy(cuda->user, wrong, host, sizeof(uint64_t), 1, &code), "a copy");
+  for (i = 0; i < 2; i++)
+    must(cuda->copy(cuda->user, wrong, host, sizeof(uint64_t), 1, &code), "a copy");
+  must(cuda->copy(cuda->user, 0, NULL, 0, 0, &code), "a copy");
   must(cuda->host_free(cuda->user, host, &code), "host memory");
 }
 
@@ -251,7 +253,7 @@ static gmlake_result device_create(const gmlake_mock_desc *desc_of, gmlake_backe
   choose_context();
   if (!has_kernels) return GMLAKE_OK;
   clear_words();
-  make_copy_stream(*out);
+  make_copy_streams(*out);
   *out = make_small(*out, desc_of->capacity_bytes);
   return GMLAKE_OK;
 }

@@ -581,6 +581,7 @@ ENTRY(do_host_alloc_all, host_alloc, SIZE_MAX, &out.host)
 ENTRY(do_host_alloc_much, host_alloc, SIZE_MAX / 4, &out.host)
 ENTRY(do_copy_out, copy, MIDDLE, out.host, CHUNK, 1)
 ENTRY(do_copy_in, copy, MIDDLE, out.host, CHUNK, 0)
+ENTRY(do_copy_wait, copy, 0, NULL, 0, 0)
 ENTRY(do_host_free, host_free, out.host)
 ENTRY(do_exchange, capture_exchange, &out.mode)
 ENTRY(do_event_destroy, event_destroy, out.event)
@@ -628,6 +629,7 @@ static const entry entries[] = {
     {"cuStreamSynchronize", do_copy_out},
     {"cuMemcpyHtoDAsync_v2", do_copy_in},
     {"cuStreamSynchronize", do_copy_in},
+    {"cuStreamSynchronize", do_copy_wait},
     {"cuMemHostUnregister", do_host_free},
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* and back */
@@ -708,9 +710,10 @@ PREPARED(test_host_memory) {
   assert_error(do_host_alloc_much(), OUT_OF_HOST_MEMORY);
 }
 
-/* Copies, on a stream that the first one makes, while the program captures. */
+/* Copies, on two streams that the first ones make, while the program captures. Each call waits for
+   the copy before. */
 PREPARED(test_copies) {
-  const size_t streams = 1 + count_of(program.streams);
+  const size_t streams = 2 + count_of(program.streams);
   CUgraph graph;
   size_t i;
   prepare_outputs();
@@ -729,6 +732,7 @@ PREPARED(test_copies) {
   assert_int_equal(out.mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
   for (i = 0; i < CHUNK; i++) ((unsigned char *)out.host)[i] = (unsigned char)(i * 7);
   assert_ok(do_copy_in());
+  assert_ok(do_copy_wait());
   memset(out.host, 0, CHUNK);
   assert_ok(do_copy_out());
   fake->fail_function("cuStreamSynchronize", 1, CUDA_ERROR_INVALID_VALUE, 0);
@@ -736,6 +740,7 @@ PREPARED(test_copies) {
   assert_int_equal(census().pending, 0);
   memset(out.host, 0, CHUNK);
   assert_ok(do_copy_out());
+  assert_ok(do_copy_wait());
   for (i = 0; i < CHUNK; i++)
     assert_int_equal(((unsigned char *)out.host)[i], (unsigned char)(i * 7));
   assert_ok(do_exchange());

@@ -151,6 +151,7 @@ static struct world {
   int errors_told, warnings_told, leaks_told;
   size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
+  int is_copying;           /* the device may still run copies to or from the host */
   int is_untold, is_told;   /* the next begin or end of a capture: the lake, or it alone, hears */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
@@ -879,15 +880,23 @@ static gmlake_result see_exchange(void *user, int *mode, int *code) {
 /* What is copied is in use meanwhile: it is mapped, and no work is pending on it. */
 static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes, int to_host,
                               int *code) {
-  const uint64_t end = at + bytes;
-  GATE(ON_COPY);
+  uint64_t end = at + bytes;
+  gmlake_result result;
+  int ignored = 0;
+  judge(bytes || w.is_copying, "a wait for copies where none runs");
+  result = gate(ON_COPY, code);
+  w.is_copying = !result && bytes;
+  if (result) (void)mock->copy(user, 0, NULL, 0, 0, &ignored); /* after an error no copy runs */
+  if (result) return result;
   for (; at < end;) {
     const map *m = map_at(at);
     judge(m && m->is_accessible, "what is copied is not mapped");
     judge(is_known(&m->used) || w.is_lost, "copied while work may still use it");
     at = m->at + m->of->bytes;
   }
-  return mock->copy(user, end - bytes, host, bytes, to_host, code);
+  result = mock->copy(user, end - bytes, host, bytes, to_host, code);
+  w.is_copying = !result && bytes;
+  return result;
 }
 static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *code) {
   GATE(ON_HOST_ALLOC);

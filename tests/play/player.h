@@ -1353,6 +1353,7 @@ static void judge_step(void) {
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
   judge(!w.is_trusted || mode == w.mode, "the thread's capture mode has changed");
   w.is_trusted = 1;
+  judge(!w.is_copying || w.is_lost, "a copy still runs when its call has ended");
   if ((w.is_lost && !is_exact()) || !lake) return;
   all = stats();
   for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;

@@ -1829,15 +1829,16 @@ static const struct cost {
     {"N0:8 +z=4 -z", "c0:0,4", 16, 5},
     /* Where blocks have chunks of two, and of one as buffers have. Unmapped and released, or
        created, mapped and given access is each chunk; each chunk of a buffer that is home too, and
-       each window, is mapped once more. Copies are one call for each row of memory. The first time
-       gets the host's memory. */
+       each window, is mapped once more. Copies to the host are one call for each row of memory,
+       copies back one for each chunk, and one more call waits for them. The first time gets the
+       host's memory. */
     {"P0", "S0:d", 0, 0},
     {"P0 S0:d", "W0", 0, 0},
     {"P0 +p=4/0", "S0:d", 4, 8},
     {"P0 +p=4/0 S0:d", "W0", 6, 12},
-    {"P0 +p=4/0", "S0:k", 6, 10},
-    {"P0 +p=4/0 S0:k W0", "S0:k", 5, 9},
-    {"P0 +p=4/0 S0:k", "W0", 7, 13},
+    {"P0 +p=4/0", "S0:k", 7, 11},
+    {"P0 +p=4/0 S0:k W0", "S0:k", 6, 10},
+    {"P0 +p=4/0 S0:k", "W0", 9, 17},
     {"P0 +p=4/0 S0:k", "S0:k", 0, 0},
     {"P0 +p=4/0 S0:k", "S0:d", 1, 1},
     {"P0 +a-d=2/0 -bd@n +w=4/0", "S0:d", 9, 17},

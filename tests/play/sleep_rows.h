@@ -72,6 +72,7 @@ static const row sleep_rows[] = {
     {"contents_that_the_host_has_no_room_for_stay", TOGETHER | WIDE,
      "{granule:16 cap:64} " FULL "fail:host-alloc=1H* S0:k!H says:free_host_memory host-ranges=0 "
      "fail:any=0R " KEPT "S0:k W0 " KEPT ALL_GOES},
+    /* The judge sees that no copy runs on. */
     {"a_sleep_that_fails_leaves_nothing", TOGETHER,
      "{granule:16 cap:64} " FULL "fail:unmap=3R S0:k!R fail:unmap=12R S0:k!R +k=1@A/0 -k@n " KEPT
      "+k=1@A/0 -k@n S0:k W0 " KEPT ALL_GOES},

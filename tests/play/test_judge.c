@@ -117,6 +117,13 @@ static void copies_nothing(void) {
   (void)judged.copy(judged.user, UNIT, host, sizeof(host), 1, &code);
 }
 
+static void waits_for_no_copy(void) { (void)judged.copy(judged.user, 0, NULL, 0, 1, &code); }
+
+static void copies_on(void) {
+  copies();
+  judge_step();
+}
+
 static void has_host_memory_in_a_strict_mode(void) {
   void *host;
   (void)judged.host_alloc(judged.user, 16, &host, &code);
@@ -644,6 +651,8 @@ static const struct misdeed {
      "the whole device is waited for though a capture forbids it"},
     {"what_is_used_is_copied", "{} +a=1@A hA ua@A", copies, "copied while work may still use it"},
     {"what_is_not_there_is_copied", "{} +a=1@A", copies_nothing, "what is copied is not mapped"},
+    {"no_copy_is_waited_for", "{}", waits_for_no_copy, "a wait for copies where none runs"},
+    {"a_copy_runs_on", "{} +a=1@A", copies_on, "a copy still runs when its call has ended"},
     {"the_mode_is_strict", "{}", has_host_memory_in_a_strict_mode,
      "a call that needs the relaxed capture mode"},
     {"others_get_access", "{} +a=1@A", opens_to_others,
