@@ -155,8 +155,9 @@ CAPTURES
   not record, wait or ask on the stream. The addresses that a capture used are part of the graph:
   the graph knows them. So what a capture used stays with the pool until the pool is destroyed: it
   is reused inside the capture, and by later captures into the pool. Graphs that share a pool must
-  not run at the same time. While any stream is captured the lake leaves the legacy stream alone
-  too: an event there would spoil the capture.
+  not run at the same time; nor may work outside of graphs that uses their memory: the program
+  orders that as it orders launches. While any stream is captured the lake leaves the legacy stream
+  alone too: an event there would spoil the capture.
   If an error keeps gmlake_capture_end from being called, the lake asks the driver
   (cuStreamIsCapturing) and ends the capture itself: in the next gmlake_capture_begin on the stream,
   and in every call that takes the driver lock, if memory was allocated in the capture.
