@@ -7474,7 +7474,7 @@ static void gmlo_space_hold(gmlo_space *t, uint32_t id, int is_held) {
   for (i = 0; i < count; i++) {
     uint32_t chunk = range->chunks[i];
     if (is_held && !gmlo_space_see(t, chunk)) continue;
-    if (chunk >= t->chunk_count) continue;
+    if (chunk >= t->chunk_count || !t->chunks[chunk].is_known) continue;
     if (is_held && t->chunks[chunk].holder == GMLAKE_OFFLOAD_NONE) {
       gmlo_space_take(t, chunk, id);
     } else if (!is_held && t->chunks[chunk].holder == id) {
@@ -10185,7 +10185,7 @@ static void gmlo_session_rank(gmlake_offload_session *s, uint32_t id) {
   gmlo_session_tensor *g = &s->tensors[id];
   uint64_t key = 0;
   gmlo_rank rank, former = g->rank;
-  s->space.ranges[g->range].is_released = g->is_released;
+  if (g->lives) s->space.ranges[g->range].is_released = g->is_released; /* else it is another's */
   if (!s->is_ranked) return;
   rank = gmlo_session_rank_of(s, g, &key);
   if (rank == former && (rank == GMLO_RANK_NONE || key == g->key)) return;
@@ -10625,6 +10625,11 @@ static gmlake_offload_result gmlo_session_take_pin(gmlake_offload_session *s, ui
 static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
                                                   uint32_t stream_id);
 
+/* Whether what the schedule lets go leaves for chunks that a range had. */
+static int gmlo_session_clears(const gmlake_offload_session *s) {
+  return gmlo_session_is_planned(s) && s->space.map_ns != 0 && !s->is_held;
+}
+
 /* What the schedule lets go leaves where it has chunks that the range had. [S9] */
 static void gmlo_session_clear(gmlake_offload_session *s, uint32_t id, uint32_t stream_id) {
   const gmlo_space *t = &s->space;
@@ -10647,7 +10652,7 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   gmlo_range *range = &s->space.ranges[id];
   void *stream = s->streams[stream_id]->stream;
   int code;
-  if (gmlo_session_is_planned(s) && s->space.map_ns != 0) gmlo_session_clear(s, id, stream_id);
+  if (gmlo_session_clears(s)) gmlo_session_clear(s, id, stream_id);
   if (gmlo_space_wish(&s->space, id) != 0 && s->space.map_ns != 0) s->mapped_step = s->step;
   gmlo_space_hold(&s->space, id, 0); /* it may get others */
   code = s->memory.commit(s->memory.user, range->range, range->used, range->chunks, stream);
@@ -11892,7 +11897,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   uint32_t id = gmlo_space_idle(
       t, bytes,
       slot != GMLAKE_OFFLOAD_NONE ? gmlo_session_known(s)->slots[slot].range : GMLAKE_OFFLOAD_NONE,
-      gmlo_session_is_planned(s) && s->space.map_ns != 0);
+      gmlo_session_clears(s));
   gmlo_place *by_address;
   gmlo_range *range;
   void *ptr = NULL;

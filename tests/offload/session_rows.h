@@ -505,6 +505,10 @@ static const row session_rows[] = {
     {"held_and_pinned",
      "{limit:4} [4 >a#=2/0 ] a0,a1>/1 hold:1 note a0> a2>!I pin:a2!I mark!I room:1b roomed=0 "
      "+calls=0 hold:0 pin:a2 room:max device=2u unpin:a2 unpin:a2!U room:1b roomed=2u"},
+    /* Nor does what the schedule let go, whose chunks the range of what is allocated had. */
+    {"held_and_let_go",
+     "{told (lake|map:100us) limit:10} limit:5 >w=1/1 >x=1/2 [8 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b "
+     "a>a/6 -a c>x/7 -c sync ] mark w>a=2/3 a>b=2/4 limit:10 hold:1 c=1 a>/6 hold:0"},
     /* What is planned, worked out by hand: step 2 would need 7 chunks, of which 5 may be there, and
        step 1 six. So a, of two chunks, is away in step 2, between its uses; and x, of one, from its
        use to the next iteration's step 2: w and what is made stay. A copy takes 10 us and 8.192 us
@@ -568,6 +572,7 @@ static const row fault_rows[] = {
      "{limit:13 jitter:.2} [4 >w#=4/1 ] faults [3 mark [2 w0>w1,a=1+2k/2 spend:100 w1>w2,a=1+2k/2 "
      "-a "
      "spend:100 w2>w3,a=1+2k/2 spend:100 w3>w0,a=1+2k/2 -a spend:100 ] ]"},
+    {"room_without_a_tensor", "{free limit:8} faults a=1 room:1b faults b=1"},
     /* A tensor that was copied to the host, but whose memory could not be given up, stays. What
        writes it next does so behind the copy. */
     {"writes_wait_for_copies_in_vain",

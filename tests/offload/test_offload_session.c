@@ -497,6 +497,29 @@ static void the_farthest_next_use_leaves(void **state) {
   is_tight = 0;
 }
 
+/* A chunk whose number was refused is nobody's, and free once. */
+static void a_refused_number(void **state) {
+  gmlo_space t;
+  uint32_t a, b;
+  (void)state;
+  gmlo_space_init(&t, &counted, CHUNK, 1);
+  a = gmlo_space_add(&t, CHUNK);
+  b = gmlo_space_add(&t, CHUNK);
+  t.ranges[a].used = t.ranges[b].used = CHUNK;
+  *t.ranges[a].chunks = 20;
+  *t.ranges[b].chunks = 30;
+  host_fail_in = 1;
+  gmlo_space_hold(&t, a, 1);
+  gmlo_space_hold(&t, b, 1); /* now there is room for number 20, too */
+  gmlo_space_hold(&t, a, 0);
+  assert_int_equal(t.free_count, 0);
+  gmlo_space_hold(&t, a, 1);
+  gmlo_space_hold(&t, a, 0);
+  assert_int_equal(t.free_count, 1);
+  assert_true(t.oldest == 20 && t.newest == 20);
+  gmlo_space_leave(&t);
+}
+
 /* A tensor that comes back waits for its chunks while others have them, half of the way to its use,
    or for as long as its copy has time; one that is used soon does not wait. */
 static void wait_for_chunks(void) {
@@ -721,6 +744,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(next_uses_and_deaths),
       cmocka_unit_test(planning_is_bounded),
       cmocka_unit_test(the_farthest_next_use_leaves),
+      cmocka_unit_test(a_refused_number),
       cmocka_unit_test(tensors_wait_for_their_chunks),
       cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
