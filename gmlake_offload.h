@@ -7583,6 +7583,13 @@ static uint32_t gmlo_space_idle(gmlo_space *t, size_t bytes, uint32_t wanted, in
   return GMLAKE_OFFLOAD_NONE;
 }
 
+/* The smallest idle range with room for so many bytes; NONE: there is none. */
+static uint32_t gmlo_space_any(const gmlo_space *t, size_t bytes) {
+  size_t i = gmlo_space_shelf(t, bytes);
+  while (i < t->shelf_count && t->shelves[i].first == GMLAKE_OFFLOAD_NONE) i++;
+  return i < t->shelf_count ? t->shelves[i].first : GMLAKE_OFFLOAD_NONE;
+}
+
 /* Makes a shelf for ranges of so many bytes. 0 if host memory is refused. */
 static int gmlo_space_make_shelf(gmlo_space *t, size_t bytes) {
   size_t at = gmlo_space_shelf(t, bytes);
@@ -11915,7 +11922,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   if (s->memory.reserve(s->memory.user, bytes, &range->range, &ptr) != 0) {
     (void)gmlo_session_refused(s, GMLAKE_OFFLOAD_NONE, "addresses for a tensor could not be had");
     gmlo_space_drop(t);
-    return GMLAKE_OFFLOAD_NONE;
+    return gmlo_space_any(t, bytes);
   }
   range->ptr = (char *)ptr;
   at = gmlo_count_to(by_address, id, sizeof *by_address, (uintptr_t)ptr);

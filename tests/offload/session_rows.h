@@ -494,6 +494,9 @@ static const row session_rows[] = {
 
     /* ---- Particular calls ---- */
 
+    /* Another one has the chunk that the range of a had: without a new range a gets that. */
+    {"addresses_are_refused",
+     "{map:1us limit:8} a=1 -a b=2 fail-call:1 a=1 a>b/1 fail-call:1 c=4!B"},
     /* What is too large is refused, and nothing has changed. What the step names may be less. */
     {"too_large_a_step",
      "{limit:4} [3 a#=2 ] note a0,a1,a2>!D same says:this_step_needs_24576_bytes_at_once,_in_whole_"
