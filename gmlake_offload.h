@@ -7401,7 +7401,8 @@ typedef struct gmlo_space {
   uint64_t map_ns; /* that the host needs to map a chunk */
   gmlo_range *ranges;
   size_t range_count, range_capacity;
-  gmlo_shelf *shelves; /* by size, ascending */
+  size_t bytes, most_bytes; /* addresses of all ranges; as many are enough */
+  gmlo_shelf *shelves;      /* by size, ascending */
   size_t shelf_count, shelf_capacity;
   gmlo_chunk *chunks; /* by number */
   size_t chunk_count, chunk_capacity;
@@ -7533,11 +7534,13 @@ static void gmlo_space_lift(gmlo_space *t, uint32_t id, uint32_t tensor) {
 }
 
 #define GMLO_RANGES_SEEN 256u /* idle ranges of one size that are looked at */
+#define GMLO_ADDRESSES 32u    /* times the memory, of ranges */
 
 /* Whether a range maps nothing for so many bytes: the chunks that it had last are free; with
    `clears` those of released ranges count as free. */
 static int gmlo_space_is_mapped(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears) {
   size_t i, count = bytes / t->chunk_bytes;
+  if (t->map_ns == 0) return 1;
   for (i = 0; i < count; i++) {
     uint32_t chunk = range->chunks[i], holder;
     t->work++;
@@ -7563,7 +7566,16 @@ static uint32_t gmlo_space_from_shelf(gmlo_space *t, const gmlo_shelf *shelf, si
     at = range->after;
   }
   if (other != GMLAKE_OFFLOAD_NONE) return other;
-  return shelf->bytes != bytes || seen == GMLO_RANGES_SEEN ? last : GMLAKE_OFFLOAD_NONE;
+  if (shelf->bytes == bytes && seen < GMLO_RANGES_SEEN && t->bytes < t->most_bytes)
+    return GMLAKE_OFFLOAD_NONE;
+  return last;
+}
+
+/* The smallest idle range with room for so many bytes; NONE: there is none. */
+static uint32_t gmlo_space_any(const gmlo_space *t, size_t bytes) {
+  size_t i = gmlo_space_shelf(t, bytes);
+  while (i < t->shelf_count && t->shelves[i].first == GMLAKE_OFFLOAD_NONE) i++;
+  return i < t->shelf_count ? t->shelves[i].first : GMLAKE_OFFLOAD_NONE;
 }
 
 /* An idle range with room for so many bytes: `wanted`, which the tensor's slot had last, if it maps
@@ -7580,14 +7592,7 @@ static uint32_t gmlo_space_idle(gmlo_space *t, size_t bytes, uint32_t wanted, in
     if (t->shelves[i].first != GMLAKE_OFFLOAD_NONE)
       return gmlo_space_from_shelf(t, &t->shelves[i], bytes, clears);
   }
-  return GMLAKE_OFFLOAD_NONE;
-}
-
-/* The smallest idle range with room for so many bytes; NONE: there is none. */
-static uint32_t gmlo_space_any(const gmlo_space *t, size_t bytes) {
-  size_t i = gmlo_space_shelf(t, bytes);
-  while (i < t->shelf_count && t->shelves[i].first == GMLAKE_OFFLOAD_NONE) i++;
-  return i < t->shelf_count ? t->shelves[i].first : GMLAKE_OFFLOAD_NONE;
+  return t->bytes < t->most_bytes ? GMLAKE_OFFLOAD_NONE : gmlo_space_any(t, bytes);
 }
 
 /* Makes a shelf for ranges of so many bytes. 0 if host memory is refused. */
@@ -7616,6 +7621,7 @@ static uint32_t gmlo_space_add(gmlo_space *t, size_t bytes) {
   if (range->chunks == NULL) return GMLAKE_OFFLOAD_NONE;
   memset(range->chunks, 0xff, count * sizeof *range->chunks);
   range->bytes = bytes;
+  t->bytes += bytes;
   gmlo_space_lay(t, (uint32_t)t->range_count);
   return (uint32_t)t->range_count++;
 }
@@ -7623,7 +7629,8 @@ static uint32_t gmlo_space_add(gmlo_space *t, size_t bytes) {
 /* Takes the newest range back. pre: it was not lifted. */
 static void gmlo_space_drop(gmlo_space *t) {
   gmlo_space_lift(t, (uint32_t)t->range_count - 1, GMLAKE_OFFLOAD_NONE);
-  gmlo_free(&t->host, t->ranges[--t->range_count].chunks);
+  t->bytes -= t->ranges[--t->range_count].bytes;
+  gmlo_free(&t->host, t->ranges[t->range_count].chunks);
 }
 
 /* ---- >>recording: what an iteration of a program did --------------------------------------------
@@ -8672,6 +8679,7 @@ static int gmlo_simulate_begin(gmlo_scheduler *c, const gmlo_schedule *schedule,
   r->is_last = r->is_refused = 0;
   for (live = 0; live < c->build.live_count; live++)
     r->range_of[live] = r->last_of[live] = GMLAKE_OFFLOAD_NONE;
+  r->space.most_bytes = GMLO_ADDRESSES * c->desc->target_bytes;
   gmlo_simulate_cut(c, schedule);
   return !r->is_refused;
 }
@@ -9603,9 +9611,9 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
    [S9] What the schedule makes leave is copied to the host at once. Its memory goes when others
         want it: where tensors are smaller than the schedule's it stays, and need not come back.
    Cost: a step is linear in what it names, and O(log tensors) for each that leaves, comes back or
-   is allocated or freed; the first that makes one leave, in an iteration, is linear in the
-   session's tensors, and so is the begin of an iteration. Fails: where memory, the backend or host
-   memory refuse. */
+   is allocated or freed, where at most GMLO_RANGES_SEEN ranges are looked at, too; the first that
+   makes one leave, in an iteration, is linear in the session's tensors, and so is the begin of an
+   iteration. Fails: where memory, the backend or host memory refuse. */
 
 #define GMLO_SLICE ((uint64_t)1 << 17) /* steps of planning in one call: about 1 ms */
 #define GMLO_EVENTS_SEEN 1024u         /* in one call */
@@ -11901,14 +11909,15 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 /* A range of so many bytes. NONE if one is not to be had. */
 static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t slot) {
   gmlo_space *t = &s->space;
-  uint32_t id = gmlo_space_idle(
-      t, bytes,
-      slot != GMLAKE_OFFLOAD_NONE ? gmlo_session_known(s)->slots[slot].range : GMLAKE_OFFLOAD_NONE,
-      gmlo_session_clears(s));
+  size_t most = s->desc.limit_bytes != 0 ? s->desc.limit_bytes : s->stats.device_bytes_peak;
+  uint32_t id, wanted = GMLAKE_OFFLOAD_NONE;
   gmlo_place *by_address;
   gmlo_range *range;
   void *ptr = NULL;
   size_t at;
+  t->most_bytes = GMLO_ADDRESSES * most;
+  if (slot != GMLAKE_OFFLOAD_NONE) wanted = gmlo_session_known(s)->slots[slot].range;
+  id = gmlo_space_idle(t, bytes, wanted, gmlo_session_clears(s));
   if (id != GMLAKE_OFFLOAD_NONE) return id;
   by_address = (gmlo_place *)gmlo_grow(&s->desc.host, s->by_address, t->range_count, 1,
                                        &s->address_capacity, sizeof *by_address);

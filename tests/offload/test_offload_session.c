@@ -578,6 +578,37 @@ static void wait_for_chunks(void) {
   gmlake_offload_session_destroy(session);
 }
 
+/* Tensors of many sizes that live by turns: ranges end at so many times the limit. */
+static void use_many_sizes(void) {
+  enum { LIMIT = 40, TENSORS_MOST = 4 };
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session *session;
+  uint32_t tensors[TENSORS_MOST];
+  unsigned i;
+  void *ptr;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = &s.session_table;
+  desc.memory = &s.memory;
+  desc.limit_bytes = LIMIT * CHUNK;
+  s.memory.map_ns = 100000;
+  assert_ok(gmlake_offload_session_create(&desc, &session));
+  random_state = 3;
+  for (i = 0; i < 4000; i++) {
+    size_t chunks = 1 + random_below(LIMIT / TENSORS_MOST);
+    if (i >= TENSORS_MOST)
+      assert_ok(gmlake_offload_session_free(session, tensors[i % TENSORS_MOST], &program_stream));
+    assert_ok(gmlake_offload_session_alloc(session, chunks * CHUNK, &program_stream,
+                                           &tensors[i % TENSORS_MOST], &ptr));
+  }
+  assert_in_range(session->space.bytes, 0, (GMLO_ADDRESSES + 1) * LIMIT * CHUNK);
+  gmlake_offload_session_destroy(session);
+}
+
+static void addresses_are_bounded(void **state) {
+  (void)state;
+  with_memory(0, 5e8, 0, use_many_sizes);
+}
+
 static void tensors_wait_for_their_chunks(void **state) {
   (void)state;
   with_memory(64 * CHUNK, 5e8, 1, wait_for_chunks);
@@ -745,6 +776,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(planning_is_bounded),
       cmocka_unit_test(the_farthest_next_use_leaves),
       cmocka_unit_test(a_refused_number),
+      cmocka_unit_test(addresses_are_bounded),
       cmocka_unit_test(tensors_wait_for_their_chunks),
       cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
