@@ -13833,7 +13833,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
     if (result) l->log.count = 0; /* the logger hears of the error alone */
     (void)gmlk_leave(l, GMLAKE_OK);
   }
-  if (!result) {
+  if (out_lake && !result) {
     *out_lake = l;
     return GMLAKE_OK;
   }
