@@ -285,8 +285,9 @@ HOW A SESSION WORKS
      what the schedule let go gives up its memory for it. A tensor that comes back waits for its
      chunks half of the way to its use, if its copy then still has eight times the time it takes.
      What is mapped stays mapped, so an iteration that goes as planned calls the driver for few
-     chunks, and one that moves nothing for none. The simulation of a schedule does the same, but
-     does not wait, and takes map_ns for each chunk that is mapped.
+     chunks, and one that moves nothing for none. A session takes up to about 32 times limit_bytes
+     of addresses for it. The simulation of a schedule does the same, but does not wait, and takes
+     map_ns for each chunk that is mapped.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
      iterations are marked and limit_bytes is not 0, the session decides after three that were alike
@@ -7378,9 +7379,9 @@ typedef struct gmlo_range {
   size_t used;            /* bytes from its begin on that its tensor has, or the last one had */
   uint32_t tensor;        /* NONE: it is idle, */
   uint32_t before, after; /* between these on its shelf; or NONE */
-  int is_released;
-  uint64_t free_ns; /* [simulated] when the last use of its addresses has ended */
-  uint32_t *chunks; /* that it was last given, by number */
+  int is_released;        /* the schedule lets its memory go */
+  uint64_t free_ns;       /* [simulated] when the last use of its addresses has ended */
+  uint32_t *chunks;       /* that it was last given, by number */
 } gmlo_range;
 
 typedef struct gmlo_shelf { /* idle ranges of one size: what became idle last is the first */
@@ -7392,7 +7393,7 @@ typedef struct gmlo_chunk {
   uint32_t holder;        /* the range with memory that has it; NONE */
   uint32_t before, after; /* [free] between these in the list; or NONE */
   uint64_t free_ns;       /* [simulated] when its last use has ended */
-  int is_known;
+  int is_known;           /* memory has given it; else nothing else is set */
 } gmlo_chunk;
 
 typedef struct gmlo_space {
@@ -7536,8 +7537,8 @@ static void gmlo_space_lift(gmlo_space *t, uint32_t id, uint32_t tensor) {
 #define GMLO_RANGES_SEEN 256u /* idle ranges of one size that are looked at */
 #define GMLO_ADDRESSES 32u    /* times the memory, of ranges */
 
-/* Whether a range maps nothing for so many bytes: the chunks that it had last are free; with
-   `clears` those of released ranges count as free. */
+/* Whether a range maps nothing for so many bytes: the chunks that it had last are free, or mapping
+   costs nothing. With `clears` the chunks of released ranges count as free. */
 static int gmlo_space_is_mapped(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears) {
   size_t i, count = bytes / t->chunk_bytes;
   if (t->map_ns == 0) return 1;
@@ -7669,7 +7670,7 @@ typedef struct gmlo_slot {
   size_t use_begin, use_end; /* in `uses`, once the recording is closed */
   uint32_t peer;             /* of a carried value and of the slot that it takes; else NONE */
   uint32_t tensor;           /* that is in it now, or NONE */
-  uint32_t range;
+  uint32_t range;            /* that its tensor had last, or NONE */
 } gmlo_slot;
 
 typedef struct gmlo_recording_copy {
@@ -8511,7 +8512,7 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, i
 /* A live range gets addresses. 0 if host memory is refused. */
 static int gmlo_simulate_open(const gmlo_scheduler *c, gmlo_schedule_sim *r, uint32_t live) {
   size_t bytes = gmlo_scheduler_bytes(c, live);
-  uint32_t id = gmlo_space_idle(&r->space, bytes, r->last_of[live], r->space.map_ns != 0);
+  uint32_t id = gmlo_space_idle(&r->space, bytes, r->last_of[live], 1);
   if (id == GMLAKE_OFFLOAD_NONE) id = gmlo_space_add(&r->space, bytes);
   r->is_refused |= id == GMLAKE_OFFLOAD_NONE;
   if (r->is_refused) return 0;
@@ -10925,14 +10926,13 @@ static gmlake_offload_result gmlo_session_change(gmlake_offload_session *s, uint
 
 #define GMLO_PASSED 32u /* tensors that wait for their chunks may be passed by others */
 
-/* Whether a tensor had better come back later: others have the chunks that its addresses had, and
-   there is time. One that takes other chunks takes them from those that come back next, which are
-   then mapped elsewhere, too: so a whole iteration is. */
+/* Whether a tensor waits before it comes back: other tensors have the chunks that its addresses
+   had, and there is time. If it takes other chunks, these lack to the tensor that comes back next,
+   which then takes others, too: so a whole iteration is mapped elsewhere. */
 static int gmlo_session_waits(gmlake_offload_session *s, const gmlo_late *late) {
   gmlo_range *range = &s->space.ranges[s->tensors[late->tensor].range];
   if (s->tensors[late->tensor].has_memory || s->step >= late->until) return 0;
-  return s->space.map_ns != 0 && gmlo_session_is_planned(s) &&
-         !gmlo_space_is_mapped(&s->space, range, range->used, 1);
+  return gmlo_session_is_planned(s) && !gmlo_space_is_mapped(&s->space, range, range->used, 1);
 }
 
 /* Fetches tensors back as long as there is room: those that the schedule asked for. */
@@ -13155,7 +13155,8 @@ static int gmlo_mock_wait(gmlo_mock *mock, gmlo_clock_event *event, uint64_t cou
   return 1;
 }
 
-/* Gives the chunks that were taken back, from the first on. */
+/* Gives up the first so many chunks of a list, which were taken. Returns what a commit that fails
+   answers then. */
 static int gmlo_mock_untake(gmlo_mock *mock, const uint32_t *chunks, size_t count) {
   mock->taken_count -= count;
   while (count-- != 0) mock->chunks[chunks[count]].is_taken = 0;
