@@ -17,7 +17,7 @@ namespace gmlake_torch {
 
 struct OffloadOptions {
   size_t limit_bytes = 0;      /* of all that the lake holds */
-  size_t tensor_bytes_min = 0; /* smaller ones are the lake's; 0: a chunk */
+  size_t tensor_bytes_min = 0; /* smaller ones are the lake's; 0: half a chunk, and see slabs */
   size_t host_bytes_max = 0;   /* of pinned memory; 0: no limit */
   unsigned flags = 0;          /* of the session */
 };
@@ -50,7 +50,8 @@ class Offload final : public Guest {
     const Lock lock(mutex_);
     if (is_open_) return refuse("a session is open already");
     options_ = options;
-    if (!options_.tensor_bytes_min) options_.tensor_bytes_min = memory_.chunk_bytes;
+    has_slabs_ = !options_.tensor_bytes_min;
+    if (has_slabs_) options_.tensor_bytes_min = (memory_.chunk_bytes + 1) / 2;
     others_held_ = others_hold();
     others_bytes_ = former_ = others_held_ + slack();
     most_ = mark_count_ = 0;
@@ -116,6 +117,13 @@ class Offload final : public Guest {
     if (result != GMLAKE_OFFLOAD_OK) return result;
     share();
     return note(session_.mark());
+  }
+  /* Whether what is allocated from now on lasts: a model, or what an optimizer keeps. Tensors of less
+     than a chunk that last lie side by side in slabs. */
+  Result lasting(bool is_lasting) {
+    const Lock lock(mutex_);
+    is_lasting_ = is_lasting;
+    return GMLAKE_OFFLOAD_OK;
   }
   /* The storage stays from now on, and is on the device for work on the stream. */
   Result keep(uint64_t address, void *stream) {
@@ -223,25 +231,21 @@ class Offload final : public Guest {
     if (!is_open_) return GMLAKE_OK;
     const Lock lock(mutex_);
     if (!is_open_) return GMLAKE_OK;
+    if (is_lasting_ && has_slabs_ && !is_held_ && bytes < memory_.chunk_bytes &&
+        place(bytes, stream, out_ptr))
+      return GMLAKE_OK;
     if (bytes < options_.tensor_bytes_min) {
       most_ = std::max(most_, others_use() + bytes + slack());
       return GMLAKE_OK;
     }
-    const Result result = attempt([&] { return session_.alloc(bytes, stream, &id, out_ptr); });
-    if (result != GMLAKE_OFFLOAD_OK) return explain(result, bytes, out_info);
-    if (tensors_.size() <= id) tensors_.resize(id + 1);
-    tensors_[id] = Tensor();
-    tensors_[id].is_live = true;
-    tensors_[id].bytes = bytes;
-    tensors_[id].serial = ++serial_;
-    tensors_[id].stream = stream;
-    if (session_.pin(id, stream) == GMLAKE_OFFLOAD_OK) tensors_[id].is_unnamed = true;
-    return GMLAKE_OK;
+    const Result result = serve(bytes, stream, &id, out_ptr);
+    return result == GMLAKE_OFFLOAD_OK ? GMLAKE_OK : explain(result, bytes, out_info);
   }
   void free(void *ptr, void *stream) override {
     const Lock lock(mutex_);
     uint32_t id;
     if (!find(reinterpret_cast<uint64_t>(ptr), id)) return;
+    if (tensors_[id].members && !leave_slab(reinterpret_cast<uint64_t>(ptr), id)) return;
     tensors_[id].is_live = false;
     if (is_held_ && !tensors_[id].streams.empty())
       late_.emplace_back(id, stream); /* nobody may wait for its streams in a capture */
@@ -323,16 +327,28 @@ class Offload final : public Guest {
   using Lock = std::lock_guard<std::recursive_mutex>;
   static constexpr size_t kSpanMin = 8, kSpanMax = 64; /* iterations */
   static constexpr size_t kGain = 16; /* what part of the limit is worth another plan */
+  static constexpr size_t kAlignment = 512, kSlabChunks = 2;
   struct Tensor {
     uint64_t serial = 0; /* no other tensor ever has it */
     size_t bytes = 0;
     void *stream = nullptr; /* that it was born on */
     bool is_live = false;
-    bool is_unnamed = false;     /* pinned until an operator names it */
-    bool is_kept = false;        /* pinned for ever */
-    bool is_parked = false;      /* pinned until the session is opened again */
-    uint64_t step = 0;           /* the list of `collect` that has it already */
+    bool is_unnamed = false; /* pinned until an operator names it, or each in it */
+    bool is_kept = false;    /* pinned for ever */
+    bool is_parked = false;  /* pinned until the session is opened again */
+    uint64_t step = 0;       /* the list of `collect` that has it already */
+    size_t members = 0;      /* of a slab: the tensors that live in it */
+    size_t unnamed_members = 0;
     std::vector<void *> streams; /* recorded */
+  };
+
+  struct Slab {
+    uint64_t first = 0, next = 0, end = 0; /* next: where the next tensor goes */
+    uint32_t id = 0;
+  };
+  struct Member {
+    uint64_t end = 0;
+    bool is_unnamed = false;
   };
 
   Result create() {
@@ -354,6 +370,73 @@ class Offload final : public Guest {
     const Result result = session_.set_limit(bytes);
     if (result == GMLAKE_OFFLOAD_OK) limit_now_ = bytes;
     return result;
+  }
+
+  Result serve(size_t bytes, void *stream, uint32_t *out_id, void **out_ptr) {
+    const Result result = attempt([&] { return session_.alloc(bytes, stream, out_id, out_ptr); });
+    if (result != GMLAKE_OFFLOAD_OK) return result;
+    if (tensors_.size() <= *out_id) tensors_.resize(*out_id + 1);
+    Tensor &tensor = tensors_[*out_id];
+    tensor = Tensor();
+    tensor.is_live = true;
+    tensor.bytes = bytes;
+    tensor.serial = ++serial_;
+    tensor.stream = stream;
+    tensor.is_unnamed = session_.pin(*out_id, stream) == GMLAKE_OFFLOAD_OK;
+    return result;
+  }
+
+  /* ---- Slabs ----
+     A slab is a tensor of the session in which small ones lie that last. It leaves and comes back
+     whole, stays until an operator has named each of them, and is freed with the last one. Room at
+     its end serves again. */
+
+  /* false: no room is to be had. */
+  bool place(size_t bytes, void *stream, void **out_ptr) {
+    bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    Slab &slab = slabs_[stream];
+    if (slab.end - slab.next < bytes) {
+      const size_t size = kSlabChunks * memory_.chunk_bytes;
+      void *ptr = nullptr;
+      uint32_t id = 0;
+      if (serve(size, stream, &id, &ptr) != GMLAKE_OFFLOAD_OK) return false;
+      const uint64_t first = reinterpret_cast<uint64_t>(ptr);
+      slab = {first, first, first + size, id};
+    } else if (!tensors_[slab.id].is_unnamed) { /* its copy on the host is stale from now on */
+      if (attempt([&] { return session_.pin(slab.id, stream); }) != GMLAKE_OFFLOAD_OK) return false;
+      tensors_[slab.id].is_unnamed = true;
+    }
+    *out_ptr = reinterpret_cast<void *>(slab.next);
+    members_[slab.next] = {slab.next + bytes, true};
+    slab.next += bytes;
+    tensors_[slab.id].members++;
+    tensors_[slab.id].unnamed_members++;
+    return true;
+  }
+  /* One of its tensors is freed. Whether it was the last. */
+  bool leave_slab(uint64_t address, uint32_t id) {
+    const auto open = slabs_.find(tensors_[id].stream);
+    const bool is_open = open != slabs_.end() && open->second.id == id;
+    name_member(address, id);
+    members_.erase(address);
+    if (!--tensors_[id].members) {
+      if (is_open) slabs_.erase(open);
+      return true;
+    }
+    if (is_open && tensors_[id].streams.empty()) {
+      const auto behind = members_.lower_bound(open->second.next);
+      const bool has_any = behind != members_.begin();
+      open->second.next = std::max(open->second.first, has_any ? std::prev(behind)->second.end : 0);
+    }
+    if (!is_held_) name(id);
+    return false;
+  }
+  void name_member(uint64_t address, uint32_t id) {
+    auto found = members_.upper_bound(address);
+    if (!tensors_[id].unnamed_members || found == members_.begin()) return;
+    if (!(--found)->second.is_unnamed) return;
+    found->second.is_unnamed = false;
+    tensors_[id].unnamed_members--;
   }
 
   /* ---- What others get ---- */
@@ -417,7 +500,9 @@ class Offload final : public Guest {
     list_++;
     out.clear();
     for (size_t i = 0; i < count; i++) {
-      if (!find(addresses[i], id) || tensors_[id].step == list_) continue;
+      if (!find(addresses[i], id)) continue;
+      if (tensors_[id].unnamed_members) name_member(addresses[i], id);
+      if (tensors_[id].step == list_) continue;
       tensors_[id].step = list_;
       out.push_back(id);
     }
@@ -444,11 +529,13 @@ class Offload final : public Guest {
   }
   void name(uint64_t address) {
     uint32_t id;
-    if (find(address, id)) name(id);
+    if (!find(address, id)) return;
+    name_member(address, id);
+    name(id);
   }
   void name(uint32_t id) {
     Tensor &tensor = tensors_[id];
-    if (!tensor.is_unnamed) return;
+    if (!tensor.is_unnamed || tensor.unnamed_members) return;
     tensor.is_unnamed = false;
     (void)session_.unpin(id, tensor.stream);
   }
@@ -511,6 +598,9 @@ class Offload final : public Guest {
   bool has_taken_back_ = false;
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
+  bool has_slabs_ = false, is_lasting_ = false;
+  std::unordered_map<void *, Slab> slabs_; /* that have room, by stream */
+  std::map<uint64_t, Member> members_;     /* of slabs, by their first byte */
   std::vector<uint32_t> reads_, writes_;
   std::vector<std::pair<uint32_t, void *>> late_; /* [is_held_] freed, and on which stream */
   uint64_t serial_ = 0, list_ = 0, graph_count_ = 0;

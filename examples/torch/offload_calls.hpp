@@ -117,6 +117,9 @@ API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t coun
 API const char *gmlake_torch_offload_mark(void) noexcept {
   return on_open([](gmlake_torch::Offload &own, void *) { return own.mark(); });
 }
+API const char *gmlake_torch_offload_lasting(int is_lasting) noexcept {
+  return on_open([&](gmlake_torch::Offload &own, void *) { return own.lasting(is_lasting != 0); });
+}
 API const char *gmlake_torch_offload_keep(uint64_t address) noexcept {
   return on_open(
       [&](gmlake_torch::Offload &own, void *stream) { return own.keep(address, stream); });

@@ -984,7 +984,7 @@ static const Case case_offload("offload", [] {
   check(stats().reserved_bytes[0].peak <= 64 * static_cast<int64_t>(MIB));
   check(gmlake_torch_offload_stats_json(0, text, sizeof text) > 0 && has(text, "\"drop_count\""));
   check(gmlake_torch_offload_stats_json(1, nullptr, 0) == -1);
-  give(take(2 * MIB - 512)); /* small ones are the lake's */
+  give(take(MIB - 512)); /* below half a chunk they are the lake's */
   check(session().tensor_count == 12 && has(name_all(tensors), "OUT_OF_DEVICE_MEMORY: "));
   void *const large = take(2 * MIB);
   check(session().tensor_count == 13);
@@ -1229,6 +1229,74 @@ static const Case case_session_stays("session_stays", [] {
     t.verify(raw, 100), t.verify(workspace, 101);
   }
   check(session().out_count > 0);
+});
+
+/* Small tensors that last lie in slabs, which leave and come back with all of them. One that no
+   operator has named keeps its slab. */
+static const Case case_session_slabs("session_slabs", [] {
+  const size_t small_bytes = MIB - 512, slab_bytes = 4 * MIB;
+  Training t(64 * MIB, 1);
+  std::vector<void *> small;
+  const auto verify = [&](const void *ptr, uint32_t seed) {
+    cu(gpu_verify(&gpu, &kernels, t.stream, at(ptr), small_bytes / 4, seed, t.wrong));
+  };
+  const auto take_lasting = [&](uint32_t seed) {
+    check(!gmlake_torch_offload_lasting(1));
+    small.push_back(take(small_bytes));
+    check(!gmlake_torch_offload_lasting(0));
+    t.fill(small.back(), small_bytes, seed);
+  };
+  const auto all_leave = [&](size_t stays) {
+    size_t given = 0;
+    t.step(7, t.weights, {});
+    check(mark());
+    check(inside(*sessions().by_device[0]).make_room(WEIGHT * 100, &given) == GMLAKE_OFFLOAD_OK);
+    check(session().device_bytes == stays);
+  };
+  for (uint32_t i = 0; i < 8; i++) {
+    t.step(1, {}, {});
+    take_lasting(i);
+    t.made = small.back();
+  }
+  check(session().tensor_count == 1 + 2);
+  for (uint32_t i = 0; i < 8; i++) { /* what is beside it in the slab stays as it is */
+    all_leave(0);
+    t.step(9, {}, {small[i]});
+    t.fill(small[i], small_bytes, 100 + i);
+    all_leave(0);
+    t.step(8, {small[i], small[(i + 1) % 8]}, {});
+    verify(small[i], 100 + i), verify(small[(i + 1) % 8], i == 7 ? 100 : i + 1);
+  }
+  t.step(1, {}, {});
+  take_lasting(200); /* which no operator names until the third has been named twice */
+  take_lasting(201);
+  for (int i = 0; i < 2; i++) {
+    all_leave(slab_bytes);
+    t.step(8, {small[9]}, {});
+  }
+  all_leave(slab_bytes);
+  verify(small[8], 200);
+  t.step(8, {small[8]}, {});
+  all_leave(0);
+  take_lasting(202); /* in a slab that was away: its copy is stale */
+  t.step(8, {small[10]}, {});
+  all_leave(0);
+  t.step(8, {small[8], small[9], small[10]}, {});
+  for (uint32_t i = 8; i < 11; i++) verify(small[i], 192 + i);
+  for (size_t i = 0; i < 3; i++) give(small[i]);
+  check(session().tensor_count == 1 + 3); /* the fourth is there */
+  t.step(8, {small[3]}, {});
+  verify(small[3], 103);
+  give(small[3]);
+  check(session().tensor_count == 1 + 2);
+  take_lasting(203);
+  give(small.back()); /* unnamed: so its slab may leave again */
+  small.pop_back();
+  all_leave(0);
+  check(!gmlake_torch_offload_close());
+  for (uint32_t i = 8; i < 11; i++) verify(small[i], 192 + i);
+  for (size_t i = 4; i < small.size(); i++) give(small[i]);
+  check(session().tensor_count == 1);
 });
 
 /* Others get the memory of what was freed behind all that used it. */

@@ -723,6 +723,44 @@ def check_optimizers(session, *paths):
         assert own.mark_count == 11 + 3, own.mark_count
 
 
+def check_slabs(session, *paths):
+    """Small weights, and what an optimizer keeps of them, leave together. Chunks have 64 KiB."""
+    library = ctypes.CDLL(paths[0])
+    library.host_peak.restype = ctypes.c_size_t
+    library.host_serve.argtypes = [ctypes.c_size_t]
+
+    def train(limit):
+        torch.manual_seed(1)
+        library.host_reset_peak()
+        with opened(session, paths, limit, marks_steps=False) as own:
+            layers = [torch.nn.Linear(64, 64) for _ in range(64)]
+            model = copy.deepcopy(torch.nn.Sequential(*layers).double())  # weights of 32 KiB
+            del layers
+            optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+            found = []
+            for _ in range(6):
+                if IS_OLD:
+                    own._before_step(optimizer)  # it has no hooks
+                model(torch.ones(2, 64, dtype=torch.double)).square().mean().backward()
+                found.append([float(p.sum()) for p in model.parameters()])
+                optimizer.step()
+                optimizer.zero_grad()
+                if IS_OLD:
+                    own._after_step(optimizer)
+                own.mark()
+            stats, peak = own.stats(), library.host_peak()
+        return found, peak, stats
+
+    library.host_serve(1)
+    expected, whole, _ = train(1 << 30)
+    got, peak, stats = train(5 << 20)
+    library.host_serve(1 << 16)
+    assert expected == got
+    assert peak <= 5 << 20 and whole > 8 << 20, (peak, whole)
+    # 3 * 64 of 32 KiB, and as many of 512 bytes: three and more in a slab of 128 KiB.
+    assert stats["tensor_count"] < 100 and stats["in_count"] > 50, stats
+
+
 def check_figures(explain):
     """By hand: three steps of 10, 20 and 30 ns and a wait of 5 behind the second. Tensor 0 is away
     behind step 0 until step 2; its copies take 8 ns each. Tensor 1 leaves without one behind step
@@ -850,6 +888,7 @@ if __name__ == "__main__":
         check_figures(explain)
         check_explain(session, *sys.argv[2:])
         check_optimizers(session, *sys.argv[2:])
+        check_slabs(session, *sys.argv[2:])
         check_in_backward(session, in_backward, *sys.argv[2:])
         check_in_backward_programs(in_backward)
         check_plan(session, planning, *sys.argv[2:])

@@ -37,7 +37,7 @@ struct Range {
 
 struct Host {
   char *first = nullptr, *next = nullptr;
-  std::atomic<size_t> committed{0}, limit{0}, peak{0};
+  std::atomic<size_t> committed{0}, limit{0}, peak{0}, served_min{CHUNK};
 
   bool owns(const void *ptr) const {
     return first && ptr >= first && ptr < static_cast<void *>(first + ADDRESSES);
@@ -161,7 +161,7 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int, size_t, const char **) 
 API int posix_memalign(void **out_ptr, size_t alignment, size_t bytes) {
   gmlake_error_info info{};
   *out_ptr = nullptr;
-  if (guest && bytes >= CHUNK && alignment <= 4096 &&
+  if (guest && bytes >= host().served_min && alignment <= 512 &&
       guest.load()->alloc(bytes, nullptr, out_ptr, &info) != GMLAKE_OK)
     return ENOMEM;
   if (!*out_ptr) *out_ptr = __libc_memalign(alignment, bytes);
@@ -174,5 +174,7 @@ API void free(void *ptr) {
     __libc_free(ptr);
 }
 
+/* Requests of so many bytes, and of more, are the session's. */
+API void host_serve(size_t bytes) { host().served_min = bytes; }
 API size_t host_peak(void) { return host().peak; }
 API void host_reset_peak(void) { host().peak = host().committed.load(); }

@@ -80,7 +80,7 @@ class Calls:
 
     def __init__(self, path, path_of_operators=None):
         library = ctypes.PyDLL(path)  # they are short: the interpreter stays locked
-        names = ("open", "close", "step", "made", "mark", "keep", "replay", "recompute")
+        names = ("open", "close", "step", "made", "mark", "lasting", "keep", "replay", "recompute")
         for name in (*names, "region_end", "record", "plan_json"):
             function = getattr(library, f"gmlake_torch_offload_{name}")
             function.restype = ctypes.c_char_p
@@ -89,6 +89,7 @@ class Calls:
         self.open.argtypes = [ctypes.c_int, size, size, size, size, ctypes.c_int]
         self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, size, size]
         self.made.argtypes = [ctypes.c_void_p, size]
+        self.lasting.argtypes = [ctypes.c_int]
         self.forget_graph = library.gmlake_torch_offload_forget_graph
         self.forget_graph.argtypes, self.forget_graph.restype = [ctypes.c_uint64], None
         self.keep.argtypes = self.replay.argtypes = [ctypes.c_uint64]
@@ -136,7 +137,7 @@ class Session:
         calls,
         device,
         limit_bytes,  # of all that the lake holds
-        tensor_bytes_min=0,  # smaller ones stay; 0: a chunk
+        tensor_bytes_min=0,  # smaller ones stay; 0: half a chunk, and those that last share chunks
         host_bytes_max=0,  # of pinned memory; 0: half of what the host has available
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
@@ -155,6 +156,8 @@ class Session:
         self._recomputes, self._blocks = recomputes, None
         self._marker = no_optimizer  # refers to the one whose steps end iterations
         self._steps = weakref.WeakKeyDictionary()  # how often each has stepped since
+        self._known = weakref.WeakSet()  # optimizers that have stepped
+        self._lasting_depth, self._is_first_step = 0, False
         self.mark_count = 0
         self._back_before = None  # what had come back when this iteration's first backward began
         self._phases, self._backward_depth = explain.Phases(), 0
@@ -323,6 +326,9 @@ class Session:
     def _before_step(self, optimizer, *_):
         """Makes many small groups of the parameters, so that each has what it needs at once."""
         self._phases.note("optimizer", self._steps_begun())
+        self._is_first_step = optimizer not in self._known  # it makes what it keeps
+        self._known.add(optimizer)
+        self._tell_lasting()
         is_known = type(optimizer).__module__.startswith("torch.optim")
         if not is_known or type(optimizer).__name__ == "LBFGS":
             return
@@ -337,6 +343,8 @@ class Session:
             optimizer.param_groups = parts
 
     def _after_step(self, optimizer, *_):
+        self._is_first_step = False
+        self._tell_lasting()
         if id(optimizer) in self._split:
             _, optimizer.param_groups = self._split.pop(id(optimizer))
         self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
@@ -349,6 +357,28 @@ class Session:
             self.mark()
         else:
             self._phases.note("forward", self._steps_begun())
+
+    # ---- What lasts ----
+
+    def _tell_lasting(self):
+        """Small tensors that last share chunks, and travel together."""
+        check(self._calls.lasting(self._is_first_step or self._lasting_depth > 0))
+
+    def _with_lasting(self, former):
+        """A function that makes parameters: of a module that moves, or of one that is copied."""
+
+        def make(*args, **kwargs):
+            self._lasting_depth += 1
+            if self._lasting_depth == 1:
+                self._tell_lasting()
+            try:
+                return former(*args, **kwargs)
+            finally:
+                self._lasting_depth -= 1
+                if not self._lasting_depth:
+                    self._tell_lasting()
+
+        return make
 
     # ---- What is not dispatched ----
 
@@ -408,6 +438,8 @@ class Session:
         self._replace(torch.UntypedStorage, "data_ptr", storage_data_ptr)
         self._replace(torch.UntypedStorage, "resize_", resize)
         self._replace(torch._ops._OpNamespace, "__getattr__", self._looking)
+        self._replace(torch.nn.Module, "_apply", self._with_lasting)
+        self._replace(torch.nn.Parameter, "__deepcopy__", self._with_lasting)
         self._patch_graphs()
         self._patch_regions()
         self._replace(torch.autograd, "backward", self._noting_backward)
