@@ -456,6 +456,11 @@ $(BUILD)/fuzz/fuzz_play: tests/fuzz/fuzz_play.c tests/fuzz/replay_main.c gmlake.
 	$(SAY)
 	$(LINK)
 
+$(BUILD)/fuzz/fuzz_session: tests/fuzz/fuzz_session.c tests/fuzz/replay_main.c $(MOCK) \
+  $(OFFLOAD_LAKE) Makefile | $(BUILD)/fuzz
+	$(SAY)
+	$(LINK)
+
 $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOAD) Makefile \
   | $(BUILD)/fuzz
 	$(SAY)

@@ -349,6 +349,8 @@ THE MOCK
   census.race_count counts operators and copies whose input changed while they ran.
   With launch_fn the operators are the caller's own: it computes what they write from what they read
   (the operator's `user` says what it is), and the same checks hold.
+  A session's memory is a lake's here, too: one on the mock of gmlake.h, whose events are those of
+  this mock, so that both have one clock. examples/mock_lake.h makes such a table.
 
 CUDA
   The caller's functions launch the operators, on one stream for each job. They may also allocate
@@ -1290,10 +1292,6 @@ gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memor
 #endif
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
-/* Memory for a session: at most mock_desc.device_bytes. What has none is overwritten. A mock has
-   chunks of one size. Errors: INVALID_ARGUMENT (also for another size than before). */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
-    gmlake_offload_backend *backend, size_t chunk_bytes, gmlake_offload_memory *out_memory);
 /* Queues work that takes so long; when it ends, work_fn is called, which may read and write
    tensors (NULL: nothing). The device runs while the host waits or spends time.
    Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY. */
@@ -6437,9 +6435,7 @@ typedef enum gmlo_clock_kind {
   GMLO_CLOCK_WORK,
   GMLO_CLOCK_PEER,   /* a transfer. These take time, */
   GMLO_CLOCK_RECORD, /* the others none */
-  GMLO_CLOCK_WAIT,
-  GMLO_CLOCK_COMMIT, /* the mock's memory */
-  GMLO_CLOCK_DISCARD
+  GMLO_CLOCK_WAIT
 } gmlo_clock_kind;
 
 #define GMLO_CLOCK_TIMED GMLO_CLOCK_RECORD /* kinds below it take time */
@@ -6464,8 +6460,6 @@ typedef struct gmlo_clock_entry {
   gmlake_offload_launch launch; /* its pointers are in `pointers` */
   void **pointers;              /* what an operator reads, then what it writes; NULL: none */
   uint64_t source;              /* digest of what it read when it began */
-  struct gmlo_mock_range *range;
-  size_t bytes; /* COMMIT, DISCARD: of it */
   void (*work_fn)(void *user);
   void *user;
 } gmlo_clock_entry;
@@ -12793,31 +12787,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_plan(
         at `offset` begins at offset / divisor. With a divisor it has bytes / divisor real bytes, or
         GMLO_REAL_MIN if that is less; gmlake_offload_run_add_memgraph checks that every place has
         room for so many.
-   [K4] A chunk is taken from the commit that gave it to the discard that took it away, by the
-        order of the calls. A commit waits on the device for the discards that last gave up the
-        chunks it takes, and for the range's own last one.
-        census.device_bytes follows the device's own time.
    Cost: as >>clock, and linear in the bytes that it touches. Fails: where device_bytes would be
    passed, where host memory is refused, and at the call that was asked to fail. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
-
-typedef struct gmlo_mock_range {
-  struct gmlo_mock_range *next;
-  char *ptr;
-  size_t bytes;
-  size_t used;            /* that have memory, or had it last */
-  int has_memory;         /* by the order of the calls */
-  gmlo_clock_event *left; /* of its discards; NULL: none yet */
-  uint32_t *chunks;       /* that it was last given; UINT32_MAX: none yet */
-} gmlo_mock_range;
-
-typedef struct gmlo_mock_chunk { /* [K4] */
-  int is_taken;
-  uint64_t number;         /* of the last discard that gave it up, from 1 on */
-  gmlo_clock_event *event; /* of that discard, */
-  uint64_t count;          /* and how often it was recorded then; NULL: there was none */
-} gmlo_mock_chunk;
 
 typedef struct gmlo_mock {
   gmlo_clock clock; /* must be first: `user` points to it */
@@ -12825,11 +12798,6 @@ typedef struct gmlo_mock {
   gmlake_offload_mock_desc desc;
   gmlake_offload_mock_census census; /* the clock has what it counts */
   uint64_t random;
-  gmlo_mock_range *ranges;
-  gmlo_mock_chunk *chunks;
-  size_t chunk_count, chunk_capacity, chunk_bytes; /* chunk_bytes 0: there is no memory yet */
-  size_t taken_count;                              /* of them */
-  uint64_t discards;
 } gmlo_mock;
 
 static gmlo_mock *gmlo_mock_of(const gmlake_offload_backend *backend) {
@@ -12943,7 +12911,6 @@ static int gmlo_mock_fill(void *user, uint32_t device, uint32_t job, uint32_t te
   gmlo_mock *mock = (gmlo_mock *)user;
   (void)device;
   if (gmlo_clock_fails(&mock->clock)) return 1;
-  gmlo_clock_settle(&mock->clock); /* what was committed has its memory now */
   if (mock->desc.fill_fn != NULL)
     return mock->desc.fill_fn(mock->desc.user, job, tensor, ptr, bytes, on_host, NULL);
   gmlo_mock_fill_tensor(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
@@ -13067,16 +13034,6 @@ static void gmlo_mock_op_end(gmlo_mock *mock, gmlo_clock_entry *entry) {
   gmlo_free(&mock->desc.host, entry->pointers);
 }
 
-static void gmlo_mock_act_on_memory(gmlo_mock *mock, const gmlo_clock_entry *entry) {
-  gmlake_offload_mock_census *census = &mock->census;
-  if (entry->kind == GMLO_CLOCK_COMMIT) {
-    gmlo_count_up(&census->device_bytes, &census->device_bytes_peak, entry->bytes);
-  } else {
-    census->device_bytes -= entry->bytes;
-  }
-  gmlo_mock_spoil(mock, entry->range->ptr, entry->bytes);
-}
-
 /* What happens to bytes when an entry of the clock begins and ends. */
 static void gmlo_mock_act(gmlo_clock *clock, gmlo_clock_entry *entry, int is_end) {
   gmlo_mock *mock = (gmlo_mock *)(void *)clock;
@@ -13093,146 +13050,7 @@ static void gmlo_mock_act(gmlo_clock *clock, gmlo_clock_entry *entry, int is_end
     if (is_end && entry->source != source) mock->census.race_count++;
     entry->source = source;
     gmlo_mock_move(mock, &entry->copy, is_end);
-  } else if (entry->kind >= GMLO_CLOCK_COMMIT) {
-    gmlo_mock_act_on_memory(mock, entry);
   }
-}
-
-/* ---- Memory at addresses that stay ---- */
-
-static int gmlo_mock_reserve(void *user, size_t bytes, void **out_range, void **out_ptr) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_range *range;
-  if (gmlo_clock_fails(&mock->clock)) return 1;
-  range = (gmlo_mock_range *)gmlo_zeroed(&mock->desc.host, 1, sizeof *range);
-  if (range == NULL) return 1;
-  range->ptr = (char *)gmlo_mock_alloc(mock, bytes);
-  range->chunks =
-      (uint32_t *)gmlo_malloc(&mock->desc.host, bytes / mock->chunk_bytes * sizeof *range->chunks);
-  if (range->ptr == NULL || range->chunks == NULL) {
-    gmlo_free(&mock->desc.host, range->chunks);
-    gmlo_free(&mock->desc.host, range->ptr);
-    gmlo_free(&mock->desc.host, range);
-    return 1;
-  }
-  memset(range->chunks, 0xff, bytes / mock->chunk_bytes * sizeof *range->chunks);
-  range->bytes = bytes;
-  range->next = mock->ranges;
-  mock->ranges = range;
-  *out_range = range;
-  *out_ptr = range->ptr;
-  return 0;
-}
-
-/* Addresses are not used again: ranges are freed with the mock. */
-static void gmlo_mock_release(void *user, void *range, void *stream) {
-  (void)user;
-  (void)range;
-  (void)stream;
-}
-
-/* Chooses a chunk: the wanted one, the one that was there last, one that nobody has had, or the one
-   that is free for longest. pre: one is free, or was not had. */
-static size_t gmlo_mock_choose(const gmlo_mock *mock, uint32_t wanted, uint32_t former) {
-  size_t i, best = mock->chunk_count;
-  size_t most = mock->desc.device_bytes / mock->chunk_bytes;
-  if (wanted < mock->chunk_count && !mock->chunks[wanted].is_taken) return wanted;
-  if (former < mock->chunk_count && !mock->chunks[former].is_taken) return former;
-  if (mock->chunk_count < most) return mock->chunk_count;
-  for (i = 0; i < mock->chunk_count; i++) {
-    if (mock->chunks[i].is_taken) continue;
-    if (best == mock->chunk_count || mock->chunks[i].number < mock->chunks[best].number) best = i;
-  }
-  return best;
-}
-
-/* Makes a stream wait for what an event was recorded behind. */
-static int gmlo_mock_wait(gmlo_mock *mock, gmlo_clock_event *event, uint64_t count, void *stream) {
-  gmlo_clock_entry *entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WAIT);
-  if (entry == NULL) return 0;
-  entry->event = event;
-  entry->count = count;
-  return 1;
-}
-
-/* Gives up the first so many chunks of a list, which were taken. Returns what a commit that fails
-   answers then. */
-static int gmlo_mock_untake(gmlo_mock *mock, const uint32_t *chunks, size_t count) {
-  mock->taken_count -= count;
-  while (count-- != 0) mock->chunks[chunks[count]].is_taken = 0;
-  return 2;
-}
-
-static int gmlo_mock_commit(void *user, void *of, size_t bytes, uint32_t *chunks, void *stream) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_range *range = (gmlo_mock_range *)of;
-  const gmlo_mock_chunk *chunk;
-  uint64_t last = 0;
-  size_t i, id, count = bytes / mock->chunk_bytes;
-  gmlo_clock_entry *entry;
-  if (gmlo_clock_fails(&mock->clock)) return 2;
-  GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes <= range->bytes);
-  if (mock->desc.device_bytes != 0 &&
-      count > mock->desc.device_bytes / mock->chunk_bytes - mock->taken_count) {
-    return 1;
-  }
-  if (range->left != NULL && !gmlo_mock_wait(mock, range->left, range->left->recorded, stream))
-    return 2;
-  for (i = 0; i < count; i++) {
-    id = gmlo_mock_choose(mock, chunks[i], range->chunks[i]);
-    if (id == mock->chunk_count && gmlo_more(&mock->desc.host, &mock->chunks, mock->chunk_count, 1,
-                                             &mock->chunk_capacity, sizeof *chunk) == NULL)
-      return gmlo_mock_untake(mock, chunks, i);
-    mock->chunk_count += id == mock->chunk_count;
-    chunk = &mock->chunks[id];
-    if (chunk->event != NULL && chunk->number != last &&
-        !gmlo_mock_wait(mock, chunk->event, chunk->count, stream))
-      return gmlo_mock_untake(mock, chunks, i);
-    chunks[i] = (uint32_t)id;
-    mock->chunks[id].is_taken = 1;
-    mock->taken_count++;
-    last = chunk->number;
-  }
-  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_COMMIT);
-  if (entry == NULL) return gmlo_mock_untake(mock, chunks, count);
-  entry->range = range;
-  entry->bytes = range->used = bytes;
-  range->has_memory = 1;
-  memcpy(range->chunks, chunks, count * sizeof *chunks);
-  return 0;
-}
-
-static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_range *range = (gmlo_mock_range *)of;
-  gmlo_clock_entry *entry;
-  void *event = range->left;
-  size_t i, count = bytes / mock->chunk_bytes;
-  GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->used);
-  if (event == NULL && gmlo_clock_event_create(mock, 0, 0, &event) != 0) return 1;
-  mock->clock.event_count -= range->left == NULL; /* it is the mock's own */
-  range->left = (gmlo_clock_event *)event;
-  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_DISCARD);
-  if (entry == NULL) return 1;
-  entry->range = range;
-  entry->bytes = bytes;
-  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_RECORD);
-  if (entry == NULL) {
-    gmlo_clock_stream_of(&mock->clock, stream)->count--;
-    return 1;
-  }
-  range->has_memory = 0;
-  entry->event = range->left;
-  entry->count = ++range->left->recorded;
-  mock->discards++;
-  for (i = 0; i < count; i++) {
-    gmlo_mock_chunk *chunk = &mock->chunks[range->chunks[i]];
-    chunk->number = mock->discards;
-    chunk->event = range->left;
-    chunk->count = entry->count;
-  }
-  (void)gmlo_mock_untake(mock, range->chunks, count);
-  return 0;
 }
 
 /* ---- Create and destroy ---- */
@@ -13278,15 +13096,7 @@ static void gmlo_mock_free(gmlo_mock *mock) {
       gmlo_free(&host, clock->streams[i]->entries[n].pointers);
     }
   }
-  while (mock->ranges != NULL) {
-    gmlo_mock_range *range = mock->ranges;
-    mock->ranges = range->next;
-    gmlo_free(&host, range->chunks);
-    gmlo_free(&host, range->ptr);
-    gmlo_free(&host, range);
-  }
   gmlo_clock_leave(clock);
-  gmlo_free(&host, mock->chunks);
   gmlo_free(&host, mock);
 }
 
@@ -13328,29 +13138,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_back
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
                                                     uint64_t call_number) {
   gmlo_mock_of(backend)->clock.fail_at = call_number;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
-    gmlake_offload_backend *backend, size_t chunk_bytes, gmlake_offload_memory *out_memory) {
-  gmlo_mock *mock;
-  if (backend == NULL || out_memory == NULL || chunk_bytes == 0 ||
-      (chunk_bytes & (chunk_bytes - 1)) != 0) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  mock = gmlo_mock_of(backend);
-  if (mock->ranges != NULL && mock->chunk_bytes != chunk_bytes)
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  mock->chunk_bytes = chunk_bytes;
-  memset(out_memory, 0, sizeof *out_memory);
-  out_memory->struct_bytes = sizeof *out_memory;
-  out_memory->abi_version = 3;
-  out_memory->user = backend->user;
-  out_memory->chunk_bytes = chunk_bytes;
-  out_memory->reserve = gmlo_mock_reserve;
-  out_memory->release = gmlo_mock_release;
-  out_memory->commit = gmlo_mock_commit;
-  out_memory->discard = gmlo_mock_discard;
-  return GMLAKE_OFFLOAD_OK;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload_backend *backend,

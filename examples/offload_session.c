@@ -2,21 +2,25 @@
    program gets its tensors from a session, and says before each operator what that reads and
    writes. In the end the weights are those that plain C finds, bit for bit.
 
-   Compile it in the directory of gmlake.h. On the mock:
+   Memory comes from a lake. Compile it in the directory of gmlake.h. On mocks:
      cc -I. examples/offload_session.c -o offload_session -lpthread -ldl
-   On a GPU, with memory from a lake:
+   On a GPU:
      nvcc -x cu -I. --fmad=false examples/offload_session.c -o offload_session -lcuda */
-#define GMLAKE_OFFLOAD_IMPLEMENTATION
-#if defined(__CUDACC__)
 #define GMLAKE_IMPLEMENTATION
-#define GMLAKE_OFFLOAD_BACKEND_CUDA
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_LAKE
+#if defined(__CUDACC__)
+#define GMLAKE_OFFLOAD_BACKEND_CUDA
 #define ANYWHERE __host__ __device__
 #else
+#define GMLAKE_BACKEND_MOCK
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #define ANYWHERE
 #endif
 #include "gmlake_offload.h"
+#if !defined(__CUDACC__)
+#include "mock_lake.h"
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +39,7 @@ static float plain[TENSORS][N];         /* the tensors of plain C */
 static gmlake_offload_session *session; /* NULL: plain C */
 static gmlake_offload_backend *backend;
 static gmlake_offload_memory memory;
+static gmlake_offload_lake lake;
 
 typedef struct work { /* out = keep * out + scale * a * b, or without a some numbers */
   float *a, *b, *out, keep, scale;
@@ -49,7 +54,6 @@ static void run(void *user) {
 }
 
 #if defined(__CUDACC__)
-static gmlake_offload_lake lake = {NULL, 2 << 20};
 static CUstream stream;
 
 static __global__ void kernel(work w) { element(w, (int)(blockIdx.x * 256 + threadIdx.x)); }
@@ -57,24 +61,25 @@ static void launch(work *w) { kernel<<<N / 256, 256, 0, stream>>>(*w); }
 static void open_device(void) {
   gmlake_offload_cuda_desc desc = {};
   gmlake_desc lake_desc = {0, NULL, 0, GMLAKE_WAIT_FIRST};
+  lake.chunk_bytes = 2 << 20;
   MUST(cudaSetDevice(0) || cudaStreamCreate(&stream));
-  MUST(gmlake_create(&lake_desc, &lake.lake) || gmlake_offload_lake_memory(&lake, &memory));
-  MUST(gmlake_offload_cuda_create(&desc, &backend));
+  MUST(gmlake_create(&lake_desc, &lake.lake) || gmlake_offload_cuda_create(&desc, &backend));
 }
-static void close_device(void) {
-  MUST(gmlake_destroy(lake.lake));
-  gmlake_offload_cuda_destroy(backend);
-}
+static void close_device(void) { gmlake_offload_cuda_destroy(backend); }
 #else
+static gmlake_backend *lake_mock;
 static char stream[1]; /* its address names the stream */
 
 /* The mock calls `run` when 10 us of its clock have passed. */
 static void launch(work *w) { MUST(gmlake_offload_mock_work(backend, stream, 10000, run, w)); }
 static void open_device(void) {
-  MUST(gmlake_offload_mock_create(NULL, &backend));
-  MUST(gmlake_offload_mock_get_memory(backend, sizeof *plain, &memory));
+  lake.chunk_bytes = sizeof *plain;
+  MUST(gmlake_offload_mock_create(NULL, &backend) || mock_lake_open(&lake, backend, &lake_mock));
 }
-static void close_device(void) { gmlake_offload_mock_destroy(backend); }
+static void close_device(void) {
+  gmlake_mock_destroy(lake_mock);
+  gmlake_offload_mock_destroy(backend);
+}
 #endif
 
 /* One operator, which makes `out`; or, with `keep`, changes it. A tensor made of itself gets some
@@ -136,8 +141,10 @@ static void train(size_t limit) {
 int main(void) {
   train(0);
   open_device();
+  MUST(gmlake_offload_lake_memory(&lake, &memory));
   train(0);
   train((LAYERS + 1) * memory.chunk_bytes);
+  MUST(gmlake_destroy(lake.lake));
   close_device();
   printf("the weights are those of plain C, bit for bit\n");
   return 0;

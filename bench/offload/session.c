@@ -11,6 +11,7 @@
 #define GMLAKE_OFFLOAD_LAKE
 #include "gmlake_offload.h"
 
+#include "../../examples/mock_lake.h"
 #include "../graph.h"
 #include "../options.h"
 #include "calls.h"
@@ -104,38 +105,9 @@ static void charge(world *w) {
   w->charged_ns = census.modelled_ns;
 }
 
-/* The lake's events are those of session_table. Its other calls go to the lake's mock, whose user
-   stays the table's: so the events find the world here. */
+/* The lake's events are those of session_table (mock_lake.h); what counts finds the world here. */
 static world *lake_world;
 
-static gmlake_result answer(int code, int *out_code) {
-  *out_code = code;
-  return code ? GMLAKE_ERROR_DRIVER : GMLAKE_OK;
-}
-static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
-  (void)user;
-  return answer(
-      lake_world->session_table.event_create(lake_world->session_table.user, 0, 0, out_event),
-      out_code);
-}
-static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
-  (void)user;
-  lake_world->session_table.event_destroy(lake_world->session_table.user, event);
-  return answer(0, out_code);
-}
-static gmlake_result lake_event_record(void *user, void *event, gmlake_stream stream,
-                                       int *out_code) {
-  (void)user;
-  return answer(
-      lake_world->session_table.event_record(lake_world->session_table.user, event, stream),
-      out_code);
-}
-static gmlake_result lake_event_query(void *user, void *event, int *out_done, int *out_code) {
-  (void)user;
-  return answer(
-      lake_world->session_table.event_done(lake_world->session_table.user, event, out_done),
-      out_code);
-}
 static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
   int done = 0, code = 0;
   (void)user;
@@ -144,19 +116,12 @@ static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
     if (!done) gmlake_offload_mock_spend(lake_world->backend, 1000);
   }
   lake_world->host_waits++;
-  return answer(code, out_code);
+  return mock_lake_answer(code, out_code);
 }
 static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
                               int *out_code) {
   lake_world->maps++;
   return lake_world->lake_mock->map(user, address, bytes, handle, out_code);
-}
-static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
-                                      int *out_code) {
-  (void)user;
-  return answer(
-      lake_world->session_table.stream_wait(lake_world->session_table.user, stream, event),
-      out_code);
 }
 
 /* What the calls of session_table cost the host, after what the lake did before. To queue a copy
@@ -203,14 +168,8 @@ static int open_mock(world *w) {
   if (gmlake_offload_mock_create(&desc, &w->backend) ||
       gmlake_mock_create(&lake_desc, &w->lake_mock))
     return 0;
-  w->table = *w->lake_mock;
-  w->table.event_create = lake_event_create;
-  w->table.event_destroy = lake_event_destroy;
-  w->table.event_record = lake_event_record;
-  w->table.event_query = lake_event_query;
+  w->table = mock_lake_table(w->lake_mock, &w->session_table);
   w->table.event_wait = lake_event_wait;
-  w->table.event_wait_any = NULL; /* the lake waits by event_wait */
-  w->table.stream_wait = lake_stream_wait;
   w->table.map = lake_map;
   w->stream = &mock_stream;
   lake_world = w;

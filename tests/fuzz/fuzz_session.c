@@ -10,8 +10,11 @@
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
+#define GMLAKE_OFFLOAD_LAKE
 #include "gmlake_offload.h"
 
 #include "fuzz.h"

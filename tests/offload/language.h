@@ -125,8 +125,7 @@ static const struct word {
   X(TRIES, "tries", 'n')       /* of the planner */                                   \
   X(PAPER, "paper", 0)         /* plans in paper mode */                              \
   X(TOLD, "told", 0)           /* [session] it knows the link's speed */              \
-  X(LAKE, "lake", 0)           /* memory is a lake's */                               \
-  X(MAP, "map", 't')           /* which takes so long to map a chunk */               \
+  X(MAP, "map", 't')           /* the lake takes so long to map a chunk */            \
   X(CHECKED, "checked", 0)     /* what is away is not mapped */                       \
   X(HOST_MAX, "host-max", 'z') /* of pinned memory */                                 \
   X(THREADS, "threads", 'n')   /* [session] that plan: see sessions.h */              \

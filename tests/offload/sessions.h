@@ -1,12 +1,13 @@
 /* The stage of sessions: a program under a session, on the mock. Each step's work checks each word
    that it reads against what the order of the calls says, and writes others; the device keeps the
-   limit; addresses stay; what fails says why; at the end nothing is left. With GMLAKE_OFFLOAD_LAKE
-   memory may be a lake's, whose events are then the session's backend's. */
+   limit; addresses stay; what fails says why; at the end nothing is left. Memory is a lake's, whose
+   events are the session's backend's. What is given up is overwritten on the device. */
 #if !defined(OFFLOAD_SESSIONS_H)
 #define OFFLOAD_SESSIONS_H
 
 #include <pthread.h>
 
+#include "../../examples/mock_lake.h"
 #include "player.h"
 
 #define LINK 5e8 /* bytes a second, where a line does not say */
@@ -53,6 +54,7 @@ static struct session_world {
   gmlake_offload_backend *mock;
   gmlake_offload_backend session_table; /* the mock's */
   gmlake_offload_memory memory;
+  int (*discard)(void *user, void *range, size_t bytes, void *stream); /* the lake's */
   gmlake_offload_session *session;
   gmlake_offload_session_stats stats;
   gmlake_offload_mock_census census;
@@ -64,63 +66,47 @@ static struct session_world {
   int may_fail, is_held;
   int is_made_to_fail; /* else only pinned memory may be short */
   int host_is_scarce;
-  uint64_t fail_at; /* [device] at this call */
-  uint64_t wrong;   /* words that were */
-#if defined(GMLAKE_OFFLOAD_LAKE)
+  uint64_t fail_at;                 /* [device] at this call */
+  uint64_t wrong;                   /* words that were */
   gmlake_backend *lake_mock, table; /* table: with the events of session_table */
   gmlake *lake;
   gmlake_offload_lake of;
   int map_code; /* with which the lake's driver refuses to map, or 0 */
-#endif
 } s;
 
 static char program_stream;
 
 /* ---- A lake whose events are the session's --------------------------------------------------- */
 
-#if defined(GMLAKE_OFFLOAD_LAKE)
-static gmlake_result lake_answer(int code, int *out_code) {
-  *out_code = code;
-  return code ? GMLAKE_ERROR_DRIVER : GMLAKE_OK;
-}
-static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
-  (void)user;
-  return lake_answer(s.session_table.event_create(s.session_table.user, 0, 0, out_event), out_code);
-}
-static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
-  (void)user;
-  s.session_table.event_destroy(s.session_table.user, event);
-  return lake_answer(0, out_code);
-}
-static gmlake_result lake_event_record(void *user, void *event, gmlake_stream stream,
-                                       int *out_code) {
-  (void)user;
-  return lake_answer(s.session_table.event_record(s.session_table.user, event, stream), out_code);
-}
-static gmlake_result lake_event_query(void *user, void *event, int *out_done, int *out_code) {
-  (void)user;
-  return lake_answer(s.session_table.event_done(s.session_table.user, event, out_done), out_code);
-}
-static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
-  int done = 0, code = 0;
-  (void)user;
-  while (!code && !done) {
-    code = s.session_table.event_done(s.session_table.user, event, &done);
-    if (!done) gmlake_offload_mock_spend(s.mock, 1000);
-  }
-  return lake_answer(code, out_code);
-}
-static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
-                                      int *out_code) {
-  (void)user;
-  return lake_answer(s.session_table.stream_wait(s.session_table.user, stream, event), out_code);
-}
 static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
                               int *out_code) {
-  if (s.map_code != 0) return lake_answer(s.map_code, out_code);
+  if (s.map_code != 0) return mock_lake_answer(s.map_code, out_code);
   s.tally.maps++;
   gmlake_offload_mock_spend(s.mock, (uint64_t)player.options[OPT_MAP]);
   return s.lake_mock->map(user, address, bytes, handle, out_code);
+}
+
+/* What a discard takes away is overwritten when the stream comes to it. */
+typedef struct discarded {
+  char *ptr;
+  size_t bytes;
+} discarded;
+
+static void overwrite(void *user) {
+  const discarded *gone = (const discarded *)user;
+  memset(gone->ptr, 0xa5, gone->bytes);
+  free(user);
+}
+
+static int lake_discard(void *user, void *range, size_t bytes, void *stream) {
+  discarded *gone = (discarded *)malloc(sizeof *gone);
+  gmlake_buffer_info info;
+  if (!gone) abort();
+  JUDGE(gmlake_buffer_get_info(s.lake, (gmlake_buffer *)range, &info) == GMLAKE_OK);
+  gone->ptr = (char *)info.ptr;
+  gone->bytes = bytes;
+  if (gmlake_offload_mock_work(s.mock, stream, 0, overwrite, gone)) free(gone);
+  return s.discard(user, range, bytes, stream);
 }
 
 static void open_lake(size_t limit) {
@@ -131,15 +117,8 @@ static void open_lake(size_t limit) {
   mock_desc.capacity_bytes = (size_t)1 << 30;
   mock_desc.granularity_bytes = player.program->unit;
   JUDGE(gmlake_mock_create(&mock_desc, &s.lake_mock) == GMLAKE_OK);
-  s.table = *s.lake_mock;
-  s.table.event_create = lake_event_create;
-  s.table.event_destroy = lake_event_destroy;
-  s.table.event_record = lake_event_record;
-  s.table.event_query = lake_event_query;
-  s.table.event_wait = lake_event_wait;
-  s.table.stream_wait = lake_stream_wait;
+  s.table = mock_lake_table(s.lake_mock, &s.session_table);
   s.table.map = lake_map;
-  s.table.struct_bytes = offsetof(gmlake_backend, device_wait);
   desc.backend = &s.table;
   desc.chunk_bytes = player.program->unit;
   desc.limit_bytes = limit;
@@ -148,6 +127,9 @@ static void open_lake(size_t limit) {
   s.of.lake = s.lake;
   s.of.chunk_bytes = player.program->unit;
   JUDGE_OK(gmlake_offload_lake_memory(&s.of, &s.memory));
+  s.memory.map_ns = (uint64_t)player.options[OPT_MAP];
+  s.discard = s.memory.discard;
+  s.memory.discard = lake_discard;
 }
 
 static void close_lake(void) {
@@ -160,24 +142,18 @@ static void close_lake(void) {
 static size_t lake_peak(void) {
   gmlake_stats stats;
   memset(&stats, 0, sizeof stats);
-  if (s.lake) JUDGE(gmlake_get_stats(s.lake, &stats) == GMLAKE_OK);
+  JUDGE(gmlake_get_stats(s.lake, &stats) == GMLAKE_OK);
   return stats.reserved_bytes_peak;
 }
 
 static uint64_t count_mapped(void) {
   uint64_t count = 0;
   size_t i;
-  for (i = 0; s.lake && i < player.program->name_count; i++)
+  for (i = 0; i < player.program->name_count; i++)
     count += s.tensors[i].id != TENSOR_NONE &&
              gmlake_mock_has_access(s.lake_mock, s.tensors[i].ptr, s.tensors[i].bytes, 0);
   return count;
 }
-#else
-static uint64_t count_mapped(void) { return 0; }
-static void open_lake(size_t limit) { (void)limit, broken("no lake here"); }
-static void close_lake(void) {}
-static size_t lake_peak(void) { return 0; }
-#endif
 
 /* ---- Threads that plan ----------------------------------------------------------------------- */
 
@@ -240,11 +216,7 @@ static void open_memory(void) {
         player.options[OPT_THREADS] == REFUSED_THREADS ? thread_refuse : thread_start;
     if (player.options[OPT_THREADS] != UNJOINED_THREADS) s.session_table.thread_join = thread_join;
   }
-  if (option_is_set(OPT_LAKE))
-    open_lake(desc.device_bytes);
-  else
-    JUDGE_OK(gmlake_offload_mock_get_memory(s.mock, player.program->unit, &s.memory));
-  if (option_is_set(OPT_MAP)) s.memory.map_ns = (uint64_t)player.options[OPT_MAP];
+  open_lake(desc.device_bytes);
 }
 
 static void open_session(void) {
@@ -302,7 +274,6 @@ static const figure session_figures[] = {
     STAT("kept_regions", kept_region_count),
     {"calls", OF_CENSUS, offsetof(gmlake_offload_mock_census, call_count)},
     {"pinned_peak", OF_CENSUS, offsetof(gmlake_offload_mock_census, host_bytes_peak)},
-    {"device_peak", OF_CENSUS, offsetof(gmlake_offload_mock_census, device_bytes_peak)},
     {"time", OF_TALLY, offsetof(tally, time)},
     {"maps", OF_TALLY, offsetof(tally, maps)},     /* by the lake's driver */
     {"roomed", OF_TALLY, offsetof(tally, roomed)}, /* by the last `room` */
@@ -356,7 +327,6 @@ static void look_at_limits(void) {
   JUDGE(s.stats.host_bytes == s.census.host_bytes);
   if (s.limit == 0) return;
   JUDGE(s.stats.device_bytes_peak <= s.limit);
-  JUDGE(s.census.device_bytes_peak <= s.limit || option_is_set(OPT_DEVICE));
   JUDGE(lake_peak() <= s.limit || option_is_set(OPT_DEVICE));
 }
 
@@ -692,9 +662,7 @@ static void do_fault(const operation *o) {
     s.fail_at = o->args[0] != 0 ? s.census.call_count + (uint64_t)o->args[0] : 0;
     gmlake_offload_mock_fail_at(s.mock, s.fail_at);
   }
-#if defined(GMLAKE_OFFLOAD_LAKE)
   if (o->verb == 'X') s.map_code = (int)o->args[0], s.may_fail = 0;
-#endif
 }
 
 static void view_steps(const gmlake_offload_session_plan *plan) {

@@ -2,7 +2,7 @@
    Sessions of gmlake_offload.h, on the mock: rows (session_rows.h), each of them a line of
    language.h; rows in which every call fails once; random programs, which are told as a line,
    shrunk, where one breaks a rule; and what only C can say. --play plays a line, --first and
-   --count random programs. Memory is the mock's or a lake's, whose mock maps real memory. */
+   --count random programs. Memory is a lake's, whose mock maps real memory. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #define GMLAKE_OFFLOAD_LAKE
@@ -66,7 +66,7 @@ static void choose_program(chooser *c, uint64_t seed, int is_unmarked) {
   const size_t limit = 64 + seed % 5 * 16, length = 40 + seed % 60;
   size_t i, n;
   add(c, "{free limit:%zu link:%u jitter:.5", limit, 125000000u * (unsigned)(1 + seed % 9));
-  if (seed % 4 == 0) add(c, " lake");
+  if (seed % 4 == 0) add(c, " map:100us");
   if (seed % 7 < 3) add(c, " host-max:%u", 12 + (unsigned)(seed % 181));
   if (seed % 11 < 3) add(c, " threads:%u", 1 + (unsigned)(seed % 11));
   add(c, "} ");
@@ -172,17 +172,16 @@ static void regions_at_random(void **state) {
 
 /* ---- What lines cannot say ------------------------------------------------------------------- */
 
-static size_t divided_by; /* 0: the mock's memory has no divisor */
+static size_t divided_by; /* 0: the mock has no divisor */
 
 /* Memory as the options say, without a session. A rule that breaks ends the case. */
-static void with_memory(size_t limit, double link, int lake, void (*test)(void)) {
+static void with_memory(size_t limit, double link, void (*test)(void)) {
   static program p;
   p.unit = CHUNK;
   memset(&player, 0, sizeof player);
   player.program = &p;
   player.options[OPT_LIMIT] = (double)limit;
   player.options[OPT_LINK] = link;
-  player.options[OPT_LAKE] = lake;
   player.options[OPT_DIVISOR] = (double)divided_by;
   host_bytes = 0;
   sessions.begin();
@@ -235,43 +234,7 @@ static void last_use(void) {
    for what the stream was given since. */
 static void only_the_last_use_is_waited_for(void **state) {
   (void)state;
-  with_memory(4 * CHUNK, 5e8, 1, last_use);
-}
-
-static int queued, commit_failures;
-
-static void commit_fails(void) {
-  void *ranges[3], *ptr, *streams[3];
-  int code, i;
-  for (i = 0; i < 3; i++) {
-    streams[i] = &ranges[i];
-    assert_int_equal(s.memory.reserve(s.memory.user, CHUNK, &ranges[i], &ptr), 0);
-  }
-  for (i = 0; i < 2; i++) assert_int_equal(commit(ranges[i], streams[0]), 0);
-  assert_ok(gmlake_offload_mock_work(s.mock, streams[0], MS, NULL, NULL));
-  discard(ranges[0], streams[0]);
-  for (i = 0; i < queued; i++)
-    assert_ok(gmlake_offload_mock_work(s.mock, streams[1], 0, NULL, NULL));
-  host_fail_in = 1;
-  code = commit(ranges[2], streams[1]);
-  host_fail_in = 0;
-  if (code != 0) assert_int_equal(commit(ranges[2], streams[2]), 0);
-  for (i = 0; i < 3; i++)
-    assert_int_equal(s.session_table.stream_sync(s.session_table.user, streams[i]), 0);
-  gmlake_offload_mock_get_census(s.mock, &s.census);
-  assert_int_equal(s.census.device_bytes_peak, 2 * CHUNK);
-  discard(ranges[1], streams[0]);
-  discard(ranges[2], streams[0]);
-  commit_failures += code != 0;
-}
-
-/* A commit of the mock's memory that fails has taken nothing: the next one, on another stream,
-   waits for what left. It fails where the stream's row of `queued` entries has to grow. */
-static void commits_that_fail_take_nothing(void **state) {
-  (void)state;
-  commit_failures = 0;
-  for (queued = 0; queued < 40; queued++) with_memory(2 * CHUNK, 1e9, 0, commit_fails);
-  assert_true(commit_failures > 3 && commit_failures < 40);
+  with_memory(4 * CHUNK, 5e8, last_use);
 }
 
 /* An iteration may have many steps: the row of their prints grows, and in the end goes around. */
@@ -472,7 +435,7 @@ static void planning_is_bounded(void **state) {
   uint64_t work, plans, before = 0;
   (void)state;
   for (layers = most / 4; layers <= most; layers *= 2) {
-    with_memory(0, 5e8, 0, train_layers);
+    with_memory(0, 5e8, train_layers);
     plans = planned.plan_count;
     work = planned.plan_work / plans;
     if (is_traced)
@@ -491,7 +454,7 @@ static void the_farthest_next_use_leaves(void **state) {
   (void)state;
   is_tight = 1;
   for (layers = 8; layers < 100; layers *= 2) {
-    with_memory(0, 5e8, 0, train_layers);
+    with_memory(0, 5e8, train_layers);
     assert_true(planned.demand_out_count > layers);
   }
   is_tight = 0;
@@ -536,6 +499,7 @@ static void wait_for_chunks(void) {
   desc.backend = &s.session_table;
   desc.memory = &s.memory;
   desc.in_bytes_per_s = 1e9 * CHUNK; /* a chunk takes 1 ns */
+  s.memory.map_ns = 100000;
   assert_ok(gmlake_offload_session_create(&desc, &session));
   assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &tensor, &ptr));
   assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &other, &ptr));
@@ -606,12 +570,12 @@ static void use_many_sizes(void) {
 
 static void addresses_are_bounded(void **state) {
   (void)state;
-  with_memory(0, 5e8, 0, use_many_sizes);
+  with_memory(0, 5e8, use_many_sizes);
 }
 
 static void tensors_wait_for_their_chunks(void **state) {
   (void)state;
-  with_memory(64 * CHUNK, 5e8, 1, wait_for_chunks);
+  with_memory(64 * CHUNK, 5e8, wait_for_chunks);
 }
 
 /* Also in a call in which an iteration is found to begin. */
@@ -619,7 +583,7 @@ static void a_call_does_one_slice(void **state) {
   (void)state;
   is_unmarked = 1;
   for (layers = 32; layers <= 128; layers *= 2) {
-    with_memory(0, 5e8, 0, train_layers);
+    with_memory(0, 5e8, train_layers);
     assert_true(planned.plan_work_max < 3 * GMLO_SLICE / 2);
   }
   is_unmarked = 0;
@@ -628,7 +592,7 @@ static void a_call_does_one_slice(void **state) {
 static void slices_of_any_size_plan_alike(void **state) {
   (void)state;
   layers = 32;
-  with_memory(0, 5e8, 0, train_layers);
+  with_memory(0, 5e8, train_layers);
 }
 
 /* ---- Wrong arguments ---- */
@@ -733,7 +697,7 @@ static void pinned_memory_is_divided(void **state) {
   (void)state;
   for (divisor = 1; divisor <= 4096; divisor *= 64) {
     divided_by = divisor;
-    with_memory(0, 5e8, 0, use_divided_memory);
+    with_memory(0, 5e8, use_divided_memory);
   }
   divided_by = 0;
 }
@@ -750,7 +714,7 @@ static void refuse_arguments(void) {
 
 static void wrong_arguments(void **state) {
   (void)state;
-  with_memory(0, 5e8, 0, refuse_arguments);
+  with_memory(0, 5e8, refuse_arguments);
 }
 
 /* ---- Main ------------------------------------------------------------------------------------ */
@@ -770,7 +734,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(random_programs_without_marks),
       cmocka_unit_test(regions_at_random),
       cmocka_unit_test(only_the_last_use_is_waited_for),
-      cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(periods),
       cmocka_unit_test(next_uses_and_deaths),
       cmocka_unit_test(planning_is_bounded),
