@@ -298,7 +298,8 @@ DEBUG = -g1 -gdwarf-4
 # ---- Implementations that are compiled once, for what knows the public interface alone ----
 # DONE tells a source that what it asks for is elsewhere. MOCK is the lake on the mock alone, where a
 # description without a backend means the mock; BOTH, with the CUDA backend, where it means CUDA;
-# BFC; OFFLOAD with TURNIP, and OFFLOAD_LAKE on BOTH's; and TEST, MOCK whose assertions end a case.
+# BFC; OFFLOAD with TURNIP, on the mock; OFFLOAD_LAKE for sessions, too; OFFLOAD_BOTH with BOTH, on
+# whose CUDA backend offload's stands; and TEST, MOCK whose assertions end a case.
 DONE = -D_GNU_SOURCE -DGMLAKE_IMPLEMENTATION_DONE -DGMLAKE_BFC_IMPLEMENTATION_DONE \
   -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE -DGMLAKE_TURNIP_IMPLEMENTATION_DONE
 MOCK = $(BUILD)/impl/mock.o
@@ -306,11 +307,12 @@ BOTH = $(BUILD)/impl/both.o
 BFC = $(BUILD)/impl/bfc.o
 OFFLOAD = $(BUILD)/impl/offload.o
 OFFLOAD_LAKE = $(BUILD)/impl/offload_lake.o
+OFFLOAD_BOTH = $(BUILD)/impl/offload_both.o
 TEST = $(BUILD)/impl/test.o
 
 $(MOCK) $(BOTH) $(TEST): private SOURCE = gmlake.h
 $(BFC): private SOURCE = gmlake_bfc.h
-$(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_turnip.h
+$(OFFLOAD) $(OFFLOAD_LAKE) $(OFFLOAD_BOTH): private SOURCE = gmlake_turnip.h
 $(MOCK): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK
 $(BOTH): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA
 $(TEST): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -include tests/every_test.h
@@ -319,10 +321,12 @@ $(TEST): private IMPLEMENTED = -O0
 $(OFFLOAD): private IMPLEMENTED = $(PLANS)
 $(BFC): private DEFINES = -DGMLAKE_BFC_IMPLEMENTATION
 $(OFFLOAD) $(OFFLOAD_LAKE): private DEFINES = $(addprefix -DGMLAKE_,TURNIP_IMPLEMENTATION \
-  $(addprefix OFFLOAD_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA $(if $(findstring lake,$@),LAKE)))
-$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE): $(LEVEL_IS)
+  $(addprefix OFFLOAD_,IMPLEMENTATION BACKEND_MOCK $(if $(findstring lake,$@),LAKE)))
+$(OFFLOAD_BOTH): private DEFINES = $(filter-out %_BFC_IMPLEMENTATION,$(IMPLEMENTATIONS))
+$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(OFFLOAD_BOTH): $(LEVEL_IS)
 $(TEST): tests/every_test.h
-$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(TEST): $(PUBLIC) Makefile | $(BUILD)/impl
+$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(OFFLOAD_BOTH) $(TEST): $(PUBLIC) Makefile \
+  | $(BUILD)/impl
 	$(SAY)
 	$(call C_AT,$(IMPLEMENTED)) -std=gnu99 $(IMPLEMENTED) $(DEBUG) $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) \
 	  $(CFLAGS) -x c -c $(SOURCE) -o $@
@@ -352,7 +356,7 @@ $(BUILD)/lend_cuda: bench/lend.c $(LATE) $(BOTH)
 $(BUILD)/lend_cuda: private DEFINES = -DLEND_CUDA
 $(BUILD)/offload: bench/offload/plan.c $(OFFLOAD)
 $(BUILD)/turnip: bench/offload/turnip.c $(OFFLOAD)
-$(BUILD)/offload_gpu: bench/offload/gpu.c $(BOTH) $(OFFLOAD)
+$(BUILD)/offload_gpu: bench/offload/gpu.c $(OFFLOAD_BOTH)
 $(BUILD)/doctor: bench/doctor.c $(BOTH)
 $(BUILD)/bench: bench/bench.c $(LEVEL_IS)
 $(BUILD)/gpu_bench: bench/gpu_bench.c $(LEVEL_IS)
@@ -425,7 +429,7 @@ $(BUILD)/examples/two_models_cuda: private DEFINES = -DTWO_MODELS_CUDA
 $(BUILD)/examples/weights_cuda: private DEFINES = -DWEIGHTS_CUDA
 $(BUILD)/examples/experts_cuda: private DEFINES = -DEXPERTS_CUDA
 $(BUILD)/examples/share_cuda: private DEFINES = -DSHARE_CUDA
-$(CUDA_EXAMPLES): $(BUILD)/examples/%_cuda: examples/%.c $(LATE) $(BOTH) $(BFC) $(OFFLOAD) Makefile \
+$(CUDA_EXAMPLES): $(BUILD)/examples/%_cuda: examples/%.c $(LATE) $(OFFLOAD_BOTH) $(BFC) Makefile \
   | $(BUILD)/examples
 	$(SAY)
 	$(LINK)

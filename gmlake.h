@@ -12016,61 +12016,70 @@ enum {
 
 /* The driver functions used: name without cu, what the exported name has behind that for this form
    of the function, parameters. The plain names take NULL for the legacy stream. A driver with
-   virtual memory management has all but StreamGetId, which is of CUDA 12.0 and NULL before. */
-#define GMLK_CUDA_FUNCTIONS(X)                                                                 \
-  X(Init, "", (unsigned flags))                                                                \
-  X(DeviceGet, "", (CUdevice * device, int ordinal))                                           \
-  X(DeviceGetCount, "", (int *count))                                                          \
-  X(DeviceGetName, "", (char *name, int bytes, CUdevice device))                               \
-  X(DeviceGetAttribute, "", (int *value, CUdevice_attribute attribute, CUdevice device))       \
-  X(DeviceTotalMem, "_v2", (size_t * bytes, CUdevice device))                                  \
-  X(DevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                        \
-  X(DevicePrimaryCtxRelease, "_v2", (CUdevice device))                                         \
-  X(CtxGetCurrent, "", (CUcontext * context))                                                  \
-  X(CtxPushCurrent, "_v2", (CUcontext context))                                                \
-  X(CtxPopCurrent, "_v2", (CUcontext * context))                                               \
-  X(MemGetInfo, "_v2", (size_t * free_bytes, size_t * total_bytes))                            \
-  X(MemGetAllocationGranularity, "",                                                           \
-    (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags)) \
-  X(MemAddressReserve, "",                                                                     \
-    (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                  \
-     unsigned long long flags))                                                                \
-  X(MemAddressFree, "", (CUdeviceptr address, size_t bytes))                                   \
-  X(MemCreate, "",                                                                             \
-    (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,     \
-     unsigned long long flags))                                                                \
-  X(MemRelease, "", (CUmemGenericAllocationHandle handle))                                     \
-  X(MemMap, "",                                                                                \
-    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,    \
-     unsigned long long flags))                                                                \
-  X(MemUnmap, "", (CUdeviceptr address, size_t bytes))                                         \
-  X(MemExportToShareableHandle, "",                                                            \
-    (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,        \
-     unsigned long long flags))                                                                \
-  X(MemImportFromShareableHandle, "",                                                          \
-    (CUmemGenericAllocationHandle * handle, void *shared, CUmemAllocationHandleType type))     \
-  X(MemSetAccess, "",                                                                          \
-    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))           \
-  X(EventCreate, "", (CUevent * event, unsigned flags))                                        \
-  X(EventDestroy, "_v2", (CUevent event))                                                      \
-  X(EventRecord, "", (CUevent event, CUstream stream))                                         \
-  X(EventQuery, "", (CUevent event))                                                           \
-  X(EventSynchronize, "", (CUevent event))                                                     \
-  X(StreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                     \
-  X(StreamIsCapturing, "", (CUstream stream, CUstreamCaptureStatus * status))                  \
-  X(CtxSynchronize, "", (void))                                                                \
-  X(StreamCreate, "", (CUstream * stream, unsigned flags))                                     \
-  X(StreamDestroy, "_v2", (CUstream stream))                                                   \
-  X(StreamSynchronize, "", (CUstream stream))                                                  \
-  X(MemcpyDtoHAsync, "_v2", (void *host, CUdeviceptr address, size_t bytes, CUstream stream))  \
-  X(MemcpyHtoDAsync, "_v2",                                                                    \
-    (CUdeviceptr address, const void *host, size_t bytes, CUstream stream))                    \
-  X(MemHostAlloc, "", (void **host, size_t bytes, unsigned flags))                             \
-  X(MemFreeHost, "", (void *host))                                                             \
-  X(MemHostRegister, "_v2", (void *host, size_t bytes, unsigned flags))                        \
-  X(MemHostUnregister, "", (void *host))                                                       \
-  X(ThreadExchangeStreamCaptureMode, "", (CUstreamCaptureMode * mode))                         \
-  X(StreamGetId, "", (CUstream stream, unsigned long long *id))
+   virtual memory management has all but StreamGetId, which is of CUDA 12.0 and NULL before. Those
+   behind it are for gmlake_offload.h. */
+#define GMLK_CUDA_FUNCTIONS(X)                                                                     \
+  X(Init, "", (unsigned flags))                                                                    \
+  X(DeviceGet, "", (CUdevice * device, int ordinal))                                               \
+  X(DeviceGetCount, "", (int *count))                                                              \
+  X(DeviceGetName, "", (char *name, int bytes, CUdevice device))                                   \
+  X(DeviceGetAttribute, "", (int *value, CUdevice_attribute attribute, CUdevice device))           \
+  X(DeviceTotalMem, "_v2", (size_t * bytes, CUdevice device))                                      \
+  X(DevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                            \
+  X(DevicePrimaryCtxRelease, "_v2", (CUdevice device))                                             \
+  X(CtxGetCurrent, "", (CUcontext * context))                                                      \
+  X(CtxPushCurrent, "_v2", (CUcontext context))                                                    \
+  X(CtxPopCurrent, "_v2", (CUcontext * context))                                                   \
+  X(MemGetInfo, "_v2", (size_t * free_bytes, size_t * total_bytes))                                \
+  X(MemGetAllocationGranularity, "",                                                               \
+    (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags))     \
+  X(MemAddressReserve, "",                                                                         \
+    (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                      \
+     unsigned long long flags))                                                                    \
+  X(MemAddressFree, "", (CUdeviceptr address, size_t bytes))                                       \
+  X(MemCreate, "",                                                                                 \
+    (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,         \
+     unsigned long long flags))                                                                    \
+  X(MemRelease, "", (CUmemGenericAllocationHandle handle))                                         \
+  X(MemMap, "",                                                                                    \
+    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,        \
+     unsigned long long flags))                                                                    \
+  X(MemUnmap, "", (CUdeviceptr address, size_t bytes))                                             \
+  X(MemExportToShareableHandle, "",                                                                \
+    (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,            \
+     unsigned long long flags))                                                                    \
+  X(MemImportFromShareableHandle, "",                                                              \
+    (CUmemGenericAllocationHandle * handle, void *shared, CUmemAllocationHandleType type))         \
+  X(MemSetAccess, "",                                                                              \
+    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))               \
+  X(EventCreate, "", (CUevent * event, unsigned flags))                                            \
+  X(EventDestroy, "_v2", (CUevent event))                                                          \
+  X(EventRecord, "", (CUevent event, CUstream stream))                                             \
+  X(EventQuery, "", (CUevent event))                                                               \
+  X(EventSynchronize, "", (CUevent event))                                                         \
+  X(StreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                         \
+  X(StreamIsCapturing, "", (CUstream stream, CUstreamCaptureStatus * status))                      \
+  X(CtxSynchronize, "", (void))                                                                    \
+  X(StreamCreate, "", (CUstream * stream, unsigned flags))                                         \
+  X(StreamDestroy, "_v2", (CUstream stream))                                                       \
+  X(StreamSynchronize, "", (CUstream stream))                                                      \
+  X(MemcpyDtoHAsync, "_v2", (void *host, CUdeviceptr address, size_t bytes, CUstream stream))      \
+  X(MemcpyHtoDAsync, "_v2",                                                                        \
+    (CUdeviceptr address, const void *host, size_t bytes, CUstream stream))                        \
+  X(MemHostAlloc, "", (void **host, size_t bytes, unsigned flags))                                 \
+  X(MemFreeHost, "", (void *host))                                                                 \
+  X(MemHostRegister, "_v2", (void *host, size_t bytes, unsigned flags))                            \
+  X(MemHostUnregister, "", (void *host))                                                           \
+  X(ThreadExchangeStreamCaptureMode, "", (CUstreamCaptureMode * mode))                             \
+  X(StreamGetId, "", (CUstream stream, unsigned long long *id))                                    \
+  X(EventElapsedTime, "", (float *ms, CUevent from, CUevent to))                                   \
+  X(MemAlloc, "_v2", (CUdeviceptr * address, size_t bytes))                                        \
+  X(MemFree, "_v2", (CUdeviceptr address))                                                         \
+  X(CtxEnablePeerAccess, "", (CUcontext peer, unsigned flags))                                     \
+  X(MemcpyPeerAsync, "",                                                                           \
+    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, \
+     CUstream stream))                                                                             \
+  X(MemsetD8Async, "", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))
 
 #define GMLK_CUDA_MEMBER(name, suffix, params) CUresult(CUDAAPI *name) params;
 typedef struct gmlk_cuda_functions {
@@ -12555,10 +12564,10 @@ static void gmlk_cuda_touch(char *ptr, size_t bytes) {
   for (i = 1; i < begun; i++) (void)pthread_join(threads[i], NULL);
 }
 
-/* Pinned memory in huge pages, which several threads make. gmlake_offload.h does the same, which
-   took a tenth of the driver's time (bench/NOTES.md, "Pinning"). Two words before the memory tell
-   where the mapping begins and ends. A child of fork has none of it: else a page that the parent
-   writes would be another one than the device's. */
+/* Pinned memory in huge pages, which several threads make; gmlake_offload.h's is made here, too. On
+   an H200's host that took a tenth of the driver's time (bench/NOTES.md, "Pinning"). Two words
+   before the memory tell where the mapping begins and ends. A child of fork has none of it: else a
+   page that the parent writes would be another one than the device's. */
 static CUresult gmlk_cuda_pin_mapped(const gmlk_cuda *cuda, size_t bytes, void **out_host) {
   const size_t page = 2 * GMLK_MIB, mapped = (bytes + page - 1) / page * page + 2 * page;
   CUresult code = CUDA_ERROR_NOT_SUPPORTED;

@@ -7,8 +7,8 @@ RECIPE
   and every other file includes the header alone. It needs the C library, no GPU and no other
   header; gmlake_turnip.h, which compiles memgraphs, includes this one. Memory, copies and kernels
   come from a table of functions, the backend. Two backends are in this header: define
-  GMLAKE_OFFLOAD_BACKEND_CUDA before the implementation for a GPU (needs <cuda.h>), and
-  GMLAKE_OFFLOAD_BACKEND_MOCK for a simulation that needs no device.
+  GMLAKE_OFFLOAD_BACKEND_CUDA before the implementation for a GPU, which stands on gmlake.h's CUDA
+  backend, and GMLAKE_OFFLOAD_BACKEND_MOCK for a simulation that needs no device.
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -74,8 +74,8 @@ WHAT IT DOES NOT DO
 MACROS, all for the implementation file only unless it says otherwise
   GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
   GMLAKE_OFFLOAD_BACKEND_MOCK    every file that uses it: the mock
-  GMLAKE_OFFLOAD_BACKEND_CUDA    every file that uses it: CUDA. The implementation file then
-                                 includes this header before any other, or defines _GNU_SOURCE
+  GMLAKE_OFFLOAD_BACKEND_CUDA    every file that uses it: CUDA. Includes gmlake.h, whose
+                                 implementation has to be in the same file, with its CUDA backend
   GMLAKE_OFFLOAD_LAKE            every file that uses it: memory of a lake for sessions. Includes
                                  gmlake.h
   GMLAKE_OFFLOAD_STATIC          every file: all functions static, each file has its own copy
@@ -392,15 +392,10 @@ COSTS
   accesses and events; O(log n) for each node of a memgraph.
 
 Licence: MIT, at the end of this file. */
-#if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
-    !defined(_GNU_SOURCE)
-#define _GNU_SOURCE 1 /* clock_gettime, dlopen, madvise */
-#endif
-
 #if !defined(GMLAKE_OFFLOAD_H_INCLUDED)
 #define GMLAKE_OFFLOAD_H_INCLUDED
 
-#if defined(GMLAKE_OFFLOAD_LAKE)
+#if defined(GMLAKE_OFFLOAD_LAKE) || defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 #include "gmlake.h"
 #endif
 
@@ -13169,8 +13164,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
 
 /* ---- >>backend_cuda: a GPU ----------------------------------------------------------------------
-   Owns a reference to each device's primary context, streams on each device, and pinned memory.
-   Invariants:
+   Owns a backend of gmlake.h for each device (its driver functions, its context, pinned memory in
+   huge pages), streams on each device, and what is pinned. Invariants:
    [U1] When an entry returns, the current context of the thread is what it was before. In the
         caller's functions it is the primary context of the device concerned. Where no device is
         named it is that of the first one.
@@ -13180,68 +13175,19 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backen
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 
-#include <cuda.h>
-#if defined(_WIN32)
-#include <windows.h>
-#else
-#include <time.h>
-#if defined(__linux__)
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "gmlake.h"
+#if !defined(GMLK_CUDA_FUNCTIONS) /* its CUDA backend is not in this file */
+#error "define GMLAKE_IMPLEMENTATION and GMLAKE_BACKEND_CUDA, too, with GMLAKE_OFFLOAD_BACKEND_CUDA"
 #endif
-#include <dlfcn.h>
+#include <stdio.h>
+#if defined(__linux__)
+#include <pthread.h>
 #endif
 
 #define GMLO_PINNED_BYTES ((size_t)16 << 20) /* least bytes of a segment; */
 #define GMLO_PINNED_PART 4u                  /* and it is such a part of all there are */
 #define GMLO_PINNED_GRAIN ((size_t)512)
 #define GMLO_PINNED_PAGE ((size_t)2 << 20) /* a huge page */
-#define GMLO_PINNED_SMALL ((size_t)4096)   /* the least page that there is */
-#define GMLO_PINNED_THREADS 16u            /* that touch a segment, at most */
-#define GMLO_MEMINFO_BYTES 4096u           /* of /proc/meminfo, the first lines */
-#define GMLO_CUDA_INTEGRATED 18            /* a CUdevice_attribute, which an old cuda.h may lack */
-
-/* The name without cu, what the exported name has behind that for this form of the function,
-   parameters. */
-#define GMLO_CUDA_FUNCTIONS(X)                                                                     \
-  X(Init, "", (unsigned flags))                                                                    \
-  X(DeviceGet, "", (CUdevice * device, int ordinal))                                               \
-  X(DeviceGetAttribute, "", (int *value, CUdevice_attribute attribute, CUdevice device))           \
-  X(DevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                            \
-  X(DevicePrimaryCtxRelease, "_v2", (CUdevice device))                                             \
-  X(CtxGetCurrent, "", (CUcontext * context))                                                      \
-  X(CtxPushCurrent, "_v2", (CUcontext context))                                                    \
-  X(CtxPopCurrent, "_v2", (CUcontext * context))                                                   \
-  X(StreamCreate, "", (CUstream * stream, unsigned flags))                                         \
-  X(StreamDestroy, "_v2", (CUstream stream))                                                       \
-  X(StreamSynchronize, "", (CUstream stream))                                                      \
-  X(EventCreate, "", (CUevent * event, unsigned flags))                                            \
-  X(EventDestroy, "_v2", (CUevent event))                                                          \
-  X(EventRecord, "", (CUevent event, CUstream stream))                                             \
-  X(EventQuery, "", (CUevent event))                                                               \
-  X(EventElapsedTime, "", (float *ms, CUevent from, CUevent to))                                   \
-  X(StreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                         \
-  X(MemAlloc, "_v2", (CUdeviceptr * address, size_t bytes))                                        \
-  X(MemFree, "_v2", (CUdeviceptr address))                                                         \
-  X(MemHostAlloc, "", (void **ptr, size_t bytes, unsigned flags))                                  \
-  X(MemFreeHost, "", (void *ptr))                                                                  \
-  X(MemHostRegister, "_v2", (void *ptr, size_t bytes, unsigned flags))                             \
-  X(MemHostUnregister, "", (void *ptr))                                                            \
-  X(MemcpyHtoDAsync, "_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))     \
-  X(MemcpyDtoHAsync, "_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))           \
-  X(CtxEnablePeerAccess, "", (CUcontext peer, unsigned flags))                                     \
-  X(MemcpyPeerAsync, "",                                                                           \
-    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, \
-     CUstream stream))                                                                             \
-  X(MemsetD8Async, "", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))
-
-#define GMLO_CUDA_MEMBER(name, suffix, params) CUresult(CUDAAPI *name) params;
-typedef struct gmlo_cuda_functions {
-  GMLO_CUDA_FUNCTIONS(GMLO_CUDA_MEMBER)
-} gmlo_cuda_functions;
-#undef GMLO_CUDA_MEMBER
 
 /* A piece of pinned memory. */
 typedef struct gmlo_pinned {
@@ -13249,12 +13195,10 @@ typedef struct gmlo_pinned {
   size_t bytes;
   int busy;
   size_t segment; /* bytes of the segment whose first piece it is; 0: it joins the one below */
-  int is_mapped;  /* that segment is mapped here, and registered; else it is the driver's */
 } gmlo_pinned;
 
 typedef struct gmlo_cuda_device {
-  CUdevice device;
-  CUcontext context; /* NULL: it is not retained */
+  gmlk_cuda *of;     /* gmlake.h's backend; NULL: the device is not open */
   CUstream *streams; /* by number; NULL: it was not asked for yet */
   size_t stream_count, stream_capacity;
   void *alloc_user;
@@ -13263,56 +13207,14 @@ typedef struct gmlo_cuda_device {
 typedef struct gmlo_cuda {
   gmlake_offload_backend table; /* must be first: `user` points to it */
   gmlake_offload_cuda_desc desc;
-  gmlo_cuda_functions fn;
-  gmlo_cuda_device *devices; /* as the desc has them, or one */
+  const gmlk_cuda_functions *fn; /* of the first device */
+  gmlo_cuda_device *devices;     /* as the desc has them, or one */
   uint32_t device_count;
-  int is_integrated;   /* the device is, that was opened last */
   gmlo_pinned *pinned; /* of all segments, by address */
   size_t pinned_count, pinned_capacity, pinned_bytes;
   size_t host_bytes_max; /* of these */
   size_t gapless_bytes;  /* of divided copies, since the last gap */
 } gmlo_cuda;
-
-/* ---- Loading the driver ---- */
-
-typedef struct gmlo_cuda_symbol {
-  const char *exported;
-  size_t offset; /* in gmlo_cuda_functions */
-} gmlo_cuda_symbol;
-
-/* The library is never closed: the driver keeps threads and exit handlers of its own. */
-#if defined(_WIN32)
-static void *gmlo_cuda_open(void) {
-  return (void *)LoadLibraryExA("nvcuda.dll", NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
-}
-static void *gmlo_cuda_find(void *library, const char *name) {
-  FARPROC function = GetProcAddress((HMODULE)library, name);
-  void *symbol;
-  memcpy(&symbol, &function, sizeof symbol);
-  return symbol;
-}
-#else
-static void *gmlo_cuda_open(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); }
-static void *gmlo_cuda_find(void *library, const char *name) { return dlsym(library, name); }
-#endif
-
-#define GMLO_CUDA_ROW(name, suffix, params) \
-  {"cu" #name suffix, offsetof(gmlo_cuda_functions, name)},
-/* Finds the functions. 0 if one is missing. */
-static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
-  static const gmlo_cuda_symbol rows[] = {GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ROW)};
-  void *library = gmlo_cuda_open(), *symbol;
-  size_t i;
-  if (library == NULL) return 0;
-  for (i = 0; i < sizeof rows / sizeof *rows; i++) {
-    symbol = gmlo_cuda_find(library, rows[i].exported);
-    if (symbol == NULL) return 0;
-    /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
-    memcpy((char *)fn + rows[i].offset, &symbol, sizeof symbol);
-  }
-  return 1;
-}
-#undef GMLO_CUDA_ROW
 
 /* ---- The frame of every entry ---- */
 
@@ -13322,36 +13224,17 @@ static gmlo_cuda_device *gmlo_cuda_device_of(const gmlo_cuda *cuda, uint32_t d) 
   return d < cuda->device_count ? &cuda->devices[d] : NULL;
 }
 
-/* Makes the device's primary context current [U1]. 0 if that fails, or if the device is NULL.
-   *out_pushed is for gmlo_cuda_leave. */
-static int gmlo_cuda_enter(const gmlo_cuda *cuda, const gmlo_cuda_device *at, int *out_pushed) {
-  CUcontext current = NULL;
-  *out_pushed = 0;
-  if (at == NULL) return 0;
-  if (cuda->fn.CtxGetCurrent(&current) != CUDA_SUCCESS) current = NULL;
-  if (current == at->context) return 1;
-  *out_pushed = cuda->fn.CtxPushCurrent(at->context) == CUDA_SUCCESS;
-  return *out_pushed;
+/* Makes the device's primary context current [U1]. 0 if that fails, or if the device is NULL; then
+   there is nothing to leave. */
+static int gmlo_cuda_enter(const gmlo_cuda_device *at, gmlk_cuda_call *call) {
+  return at != NULL && gmlk_cuda_enter(at->of, call);
 }
 
 /* Restores the context that was current. Returns `failed`. */
-static int gmlo_cuda_leave(const gmlo_cuda *cuda, int pushed, int failed) {
-  CUcontext popped;
-  if (pushed) (void)cuda->fn.CtxPopCurrent(&popped);
+static int gmlo_cuda_leave(const gmlk_cuda_call *call, int failed) {
+  int code;
+  (void)gmlk_cuda_leave(call, &code);
   return failed;
-}
-
-static uint64_t gmlo_cuda_clock(void) {
-#if defined(_WIN32)
-  LARGE_INTEGER ticks, rate;
-  (void)QueryPerformanceCounter(&ticks);
-  (void)QueryPerformanceFrequency(&rate);
-  return (uint64_t)((double)ticks.QuadPart / (double)rate.QuadPart * 1e9);
-#else
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-#endif
 }
 
 /* The device's stream of that number. NULL if it is refused. pre: the device's context is
@@ -13366,7 +13249,7 @@ static CUstream gmlo_cuda_stream_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_
     at->stream_count += more;
   }
   if (at->streams[number] == NULL &&
-      cuda->fn.StreamCreate(&at->streams[number], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+      cuda->fn->StreamCreate(&at->streams[number], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
     at->streams[number] = NULL;
   }
   return at->streams[number];
@@ -13398,145 +13281,55 @@ static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
   return gmlo_count_to(cuda->pinned, cuda->pinned_count, sizeof *cuda->pinned, (uintptr_t)ptr) - 1;
 }
 
-#if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_DONTFORK)
-
-typedef struct gmlo_touch { /* a part of a segment */
-  char *ptr;
-  size_t bytes;
-} gmlo_touch;
-
-static void *gmlo_touch_run(void *user) {
-  const gmlo_touch *part = (const gmlo_touch *)user;
-  size_t at;
-  for (at = 0; at < part->bytes; at += GMLO_PINNED_SMALL) ((volatile char *)part->ptr)[at] = 0;
-  return NULL;
+/* The number in a file; SIZE_MAX: there is none. */
+static size_t gmlo_read_number(const char *path) {
+  FILE *file = fopen(path, "r");
+  char text[32] = "";
+  if (file != NULL && fgets(text, sizeof text, file) == NULL) text[0] = '\0';
+  if (file != NULL) (void)fclose(file);
+  return text[0] >= '0' && text[0] <= '9' ? (size_t)strtoull(text, NULL, 10) : SIZE_MAX;
 }
 
-/* Makes the pages of a range, in several threads. */
-static void gmlo_pinned_touch(char *ptr, size_t bytes) {
-  gmlo_touch parts[GMLO_PINNED_THREADS];
-  pthread_t threads[GMLO_PINNED_THREADS];
-  size_t pages = bytes / GMLO_PINNED_PAGE, count = GMLO_PINNED_THREADS, i, started;
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  if (online > 0 && (size_t)online < count) count = (size_t)online;
-  if (pages < count) count = pages;
-  if (count == 0) return;
-  for (i = 0; i < count; i++) {
-    parts[i].ptr = ptr + pages * i / count * GMLO_PINNED_PAGE;
-    parts[i].bytes = (pages * (i + 1) / count - pages * i / count) * GMLO_PINNED_PAGE;
-  }
-  for (started = 1; started < count; started++)
-    if (pthread_create(&threads[started], NULL, gmlo_touch_run, &parts[started]) != 0) break;
-  for (i = started; i < count; i++) (void)gmlo_touch_run(&parts[i]);
-  (void)gmlo_touch_run(&parts[0]);
-  for (i = 1; i < started; i++) (void)pthread_join(threads[i], NULL);
-}
-
-/* Maps a segment of whole huge pages, and pins it. On an H200's host that took a tenth of the time
-   of the driver's own function (bench/NOTES.md, "Pinning"). Children of a fork do not have the
-   pages: else a page that the parent writes would be another one than the device's. NULL if
-   something is refused. */
-static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
-  size_t mapped = bytes + GMLO_PINNED_PAGE, head;
-  char *base =
-      (char *)mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == (char *)MAP_FAILED) return NULL;
-  head = (GMLO_PINNED_PAGE - (uintptr_t)base % GMLO_PINNED_PAGE) % GMLO_PINNED_PAGE;
-  if (head != 0) (void)munmap(base, head);
-  (void)munmap(base + head + bytes, mapped - head - bytes);
-  base += head;
-  (void)madvise(base, bytes, MADV_HUGEPAGE); /* where the system has none they are small */
-  if (madvise(base, bytes, MADV_DONTFORK) == 0) {
-    gmlo_pinned_touch(base, bytes);
-    if (cuda->fn.MemHostRegister(base, bytes, 0) == CUDA_SUCCESS) return base;
-  }
-  (void)munmap(base, bytes);
-  return NULL;
-}
-
-static void gmlo_pinned_unmap(const gmlo_cuda *cuda, char *ptr, size_t bytes) {
-  if (cuda->fn.MemHostUnregister(ptr) == CUDA_SUCCESS) (void)munmap(ptr, bytes);
-}
-
-/* Reads the first bytes of a file. */
-static void gmlo_read_file(const char *path, char *text, size_t bytes) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = file >= 0 ? read(file, text, bytes - 1) : 0;
-  text[got > 0 ? got : 0] = '\0';
-  if (file >= 0) (void)close(file);
-}
-
-/* By the texts of three files: what the system has available, but no more than a container's limit
-   leaves. 0: not known. */
-static size_t gmlo_host_left(const char *meminfo, const char *limit, const char *used) {
-  const char *at = strstr(meminfo, "MemAvailable:");
-  size_t left = at != NULL ? (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
-  if (left != 0 && limit[0] >= '0' && limit[0] <= '9') { /* else there is none, or "max" */
-    size_t most = (size_t)strtoull(limit, NULL, 10), now = (size_t)strtoull(used, NULL, 10);
-    most = most > now ? most - now : 0;
-    if (most < left) left = most > GMLO_PINNED_SMALL ? most : GMLO_PINNED_SMALL;
-  }
-  return left;
+/* What the system has available, but no more than a container's limit leaves. 0: not known. */
+static size_t gmlo_host_left(size_t available, size_t limit, size_t used) {
+  size_t most = limit > used ? limit - used : 0;
+  if (available == 0 || limit == SIZE_MAX || most >= available) return available;
+  return most > 1 ? most : 2; /* 0 would be no limit */
 }
 
 /* What the host has available for the program. A container sees its own limit at the root of the
    control groups, of version 2 or 1. */
 static size_t gmlo_host_available(void) {
-  char text[GMLO_MEMINFO_BYTES], limit[32], used[32];
-  gmlo_read_file("/proc/meminfo", text, sizeof text);
-  gmlo_read_file("/sys/fs/cgroup/memory.max", limit, sizeof limit);
-  gmlo_read_file("/sys/fs/cgroup/memory.current", used, sizeof used);
-  if (limit[0] == '\0') {
-    gmlo_read_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
-    gmlo_read_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", used, sizeof used);
+  size_t limit = gmlo_read_number("/sys/fs/cgroup/memory.max");
+  size_t used = gmlo_read_number("/sys/fs/cgroup/memory.current");
+  if (used == SIZE_MAX) {
+    limit = gmlo_read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+    used = gmlo_read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes");
   }
-  return gmlo_host_left(text, limit, used);
+  return gmlo_host_left(gmlk_cuda_available(), limit, used);
 }
-
-#else
-
-static void *gmlo_pinned_map(gmlo_cuda *cuda, size_t bytes) {
-  (void)cuda;
-  (void)bytes;
-  return NULL;
-}
-static void gmlo_pinned_unmap(const gmlo_cuda *cuda, char *ptr, size_t bytes) {
-  (void)cuda;
-  (void)ptr;
-  (void)bytes;
-}
-static size_t gmlo_host_available(void) { return 0; }
-
-#endif
 
 /* Pins a segment of at least that many bytes. 0 if that is refused. pre: the context is current. */
 static int gmlo_pinned_grow(gmlo_cuda *cuda, size_t bytes) {
   size_t at = 0, most = cuda->host_bytes_max - cuda->pinned_bytes;
-  void *ptr;
+  const gmlk_cuda *of = cuda->devices[0].of;
   gmlo_pinned *pinned;
-  int is_mapped;
+  void *ptr;
   if (bytes > most) return 0;
   if (bytes < GMLO_PINNED_BYTES) bytes = GMLO_PINNED_BYTES;
   if (bytes < cuda->pinned_bytes / GMLO_PINNED_PART) bytes = cuda->pinned_bytes / GMLO_PINNED_PART;
   bytes = (bytes + GMLO_PINNED_PAGE - 1) / GMLO_PINNED_PAGE * GMLO_PINNED_PAGE;
   if (bytes > most) bytes = most;
-  ptr = bytes % GMLO_PINNED_PAGE == 0 ? gmlo_pinned_map(cuda, bytes) : NULL;
-  is_mapped = ptr != NULL;
-  if (!is_mapped && cuda->fn.MemHostAlloc(&ptr, bytes, 0) != CUDA_SUCCESS) return 0;
+  if (gmlk_cuda_pin(of, bytes, &ptr) != CUDA_SUCCESS) return 0;
   while (at < cuda->pinned_count && (uintptr_t)cuda->pinned[at].ptr < (uintptr_t)ptr) at++;
   pinned = gmlo_pinned_insert(cuda, at, (char *)ptr, bytes);
-  if (pinned != NULL) {
-    pinned->segment = bytes;
-    pinned->is_mapped = is_mapped;
-    cuda->pinned_bytes += bytes;
-    return 1;
+  if (pinned == NULL) {
+    (void)gmlk_cuda_unpin(of, ptr);
+    return 0;
   }
-  if (is_mapped) {
-    gmlo_pinned_unmap(cuda, (char *)ptr, bytes);
-  } else {
-    (void)cuda->fn.MemFreeHost(ptr);
-  }
-  return 0;
+  pinned->segment = bytes;
+  cuda->pinned_bytes += bytes;
+  return 1;
 }
 
 /* Takes the smallest free piece that is large enough, and cuts off what is left. NULL if there is
@@ -13582,44 +13375,45 @@ static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, voi
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
   CUdeviceptr address = 0;
-  int pushed, failed = 1;
+  gmlk_cuda_call call;
+  int failed = 1;
   *out_ptr = NULL;
-  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  if (!gmlo_cuda_enter(at, &call)) return 1;
   if (cuda->desc.alloc_fn != NULL) {
     failed = cuda->desc.alloc_fn(at->alloc_user, bytes, (void *)at->streams[2], out_ptr) != 0;
-  } else if (cuda->fn.MemAlloc(&address, bytes) == CUDA_SUCCESS) {
+  } else if (cuda->fn->MemAlloc(&address, bytes) == CUDA_SUCCESS) {
     *out_ptr = (void *)(uintptr_t)address;
     failed = 0;
   }
-  return gmlo_cuda_leave(cuda, pushed, failed);
+  return gmlo_cuda_leave(&call, failed);
 }
 
 /* If the driver refuses to free memory, it is freed with the context. */
 static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
-  int pushed;
+  gmlk_cuda_call call;
   GMLAKE_OFFLOAD_ASSERT(at != NULL);
-  (void)gmlo_cuda_enter(cuda, at, &pushed);
+  (void)gmlo_cuda_enter(at, &call);
   if (cuda->desc.free_fn != NULL) {
     cuda->desc.free_fn(at->alloc_user, ptr, bytes, (void *)at->streams[2]);
   } else {
-    (void)cuda->fn.MemFree((CUdeviceptr)(uintptr_t)ptr);
+    (void)cuda->fn->MemFree((CUdeviceptr)(uintptr_t)ptr);
   }
-  (void)gmlo_cuda_leave(cuda, pushed, 0);
+  (void)gmlo_cuda_leave(&call, 0);
 }
 
 static int gmlo_cuda_host_alloc(void *user, size_t bytes, void **out_ptr) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  int pushed;
+  gmlk_cuda_call call;
   *out_ptr = NULL;
   if (bytes > SIZE_MAX / 2) return 1;
   bytes = (bytes + GMLO_PINNED_GRAIN - 1) / GMLO_PINNED_GRAIN * GMLO_PINNED_GRAIN;
   *out_ptr = gmlo_pinned_take(cuda, bytes);
   if (*out_ptr != NULL) return 0;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  if (!gmlo_cuda_enter(&cuda->devices[0], &call)) return 1;
   if (gmlo_pinned_grow(cuda, bytes)) *out_ptr = gmlo_pinned_take(cuda, bytes);
-  return gmlo_cuda_leave(cuda, pushed, *out_ptr == NULL);
+  return gmlo_cuda_leave(&call, *out_ptr == NULL);
 }
 
 static void gmlo_cuda_host_free(void *user, void *ptr, size_t bytes) {
@@ -13632,18 +13426,19 @@ static int gmlo_cuda_fill(void *user, uint32_t device, uint32_t job, uint32_t te
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   const gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, on_host ? 0 : device);
   CUstream stream;
-  int pushed, failed = 0;
-  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  gmlk_cuda_call call;
+  int failed = 0;
+  if (!gmlo_cuda_enter(at, &call)) return 1;
   stream = at->streams[2];
   if (cuda->desc.fill_fn != NULL) {
     failed = cuda->desc.fill_fn(cuda->desc.user, job, tensor, ptr, bytes, on_host, (void *)stream);
   } else if (on_host) {
     memset(ptr, 0, bytes);
   } else {
-    failed = cuda->fn.MemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream) != CUDA_SUCCESS;
+    failed = cuda->fn->MemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream) != CUDA_SUCCESS;
   }
-  failed = (cuda->fn.StreamSynchronize(stream) != CUDA_SUCCESS) | (failed != 0);
-  return gmlo_cuda_leave(cuda, pushed, failed);
+  failed = (cuda->fn->StreamSynchronize(stream) != CUDA_SUCCESS) | (failed != 0);
+  return gmlo_cuda_leave(&call, failed);
 }
 
 #define GMLO_CUDA_PART ((size_t)8 << 20)
@@ -13663,12 +13458,12 @@ static CUresult gmlo_cuda_copy_out(gmlo_cuda *cuda, const gmlake_offload_copy *c
     part = copy->bytes - at;
     if (copy->is_divided && part > GMLO_CUDA_PART) part = GMLO_CUDA_PART;
     if (copy->is_divided && cuda->gapless_bytes + part > GMLO_CUDA_PART) {
-      (void)cuda->fn.MemsetD8Async((CUdeviceptr)(uintptr_t)(host + at), 0, 1, stream);
+      (void)cuda->fn->MemsetD8Async((CUdeviceptr)(uintptr_t)(host + at), 0, 1, stream);
       cuda->gapless_bytes = 0;
     }
     cuda->gapless_bytes += copy->is_divided ? part : 0;
-    code = cuda->fn.MemcpyDtoHAsync(host + at, from + at, part, stream);
-    if (code != CUDA_SUCCESS && at != 0) (void)cuda->fn.StreamSynchronize(stream);
+    code = cuda->fn->MemcpyDtoHAsync(host + at, from + at, part, stream);
+    if (code != CUDA_SUCCESS && at != 0) (void)cuda->fn->StreamSynchronize(stream);
   }
   return code;
 }
@@ -13677,13 +13472,13 @@ static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, void *str
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
   CUresult code;
-  int pushed;
+  gmlk_cuda_call call;
   if (copy->bytes == 0) return 0;
-  if (!gmlo_cuda_enter(cuda, gmlo_cuda_device_of(cuda, copy->device), &pushed)) return 1;
+  if (!gmlo_cuda_enter(gmlo_cuda_device_of(cuda, copy->device), &call)) return 1;
   code = copy->to_host
              ? gmlo_cuda_copy_out(cuda, copy, (CUstream)stream)
-             : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, (CUstream)stream);
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+             : cuda->fn->MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, (CUstream)stream);
+  return gmlo_cuda_leave(&call, code != CUDA_SUCCESS);
 }
 
 /* Queues a transfer: a copy from the stream's device to the one of the tensor that it writes. 1 if
@@ -13697,105 +13492,93 @@ static int gmlo_cuda_transfer(const gmlo_cuda *cuda, const gmlo_cuda_device *fro
   to = gmlo_cuda_device_of(cuda, tensor.device);
   if (to == NULL) return 1;
   if (tensor.bytes == 0) return 0;
-  return cuda->fn.MemcpyPeerAsync((CUdeviceptr)(uintptr_t)launch->writes[0], to->context,
-                                  (CUdeviceptr)(uintptr_t)launch->reads[0], from->context,
-                                  tensor.bytes, stream) != CUDA_SUCCESS;
+  return cuda->fn->MemcpyPeerAsync((CUdeviceptr)(uintptr_t)launch->writes[0], to->of->context,
+                                   (CUdeviceptr)(uintptr_t)launch->reads[0], from->of->context,
+                                   tensor.bytes, stream) != CUDA_SUCCESS;
 }
 
 static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, launch->desc.device);
-  int pushed, failed = 1;
-  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  gmlk_cuda_call call;
+  int failed = 1;
+  if (!gmlo_cuda_enter(at, &call)) return 1;
   if (cuda->desc.devices != NULL && (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
     failed = gmlo_cuda_transfer(cuda, at, launch, (CUstream)stream);
   } else if (cuda->desc.launch_fn != NULL) {
     failed = cuda->desc.launch_fn(cuda->desc.user, launch, stream) != 0;
   }
-  return gmlo_cuda_leave(cuda, pushed, failed);
+  return gmlo_cuda_leave(&call, failed);
 }
 
 static int gmlo_cuda_now(void *user, uint64_t *out_ns) {
-  (void)user;
-  *out_ns = gmlo_cuda_clock();
+  *out_ns = gmlk_cuda_clock_ns(user);
   return 0;
 }
 
 static int gmlo_cuda_stream_get(void *user, uint32_t device, uint32_t number, void **out_stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
-  int pushed;
+  gmlk_cuda_call call;
   if (at != NULL && number < at->stream_count && at->streams[number] != NULL) {
     *out_stream = (void *)at->streams[number];
     return 0;
   }
-  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  if (!gmlo_cuda_enter(at, &call)) return 1;
   *out_stream = (void *)gmlo_cuda_stream_of(cuda, at, number);
-  return gmlo_cuda_leave(cuda, pushed, *out_stream == NULL);
+  return gmlo_cuda_leave(&call, *out_stream == NULL);
 }
 
 static int gmlo_cuda_event_create(void *user, uint32_t device, int is_timed, void **out_event) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   CUevent event = NULL;
   CUresult code;
-  int pushed;
-  if (!gmlo_cuda_enter(cuda, gmlo_cuda_device_of(cuda, device), &pushed)) return 1;
-  code = cuda->fn.EventCreate(&event, is_timed ? 0u : (unsigned)CU_EVENT_DISABLE_TIMING);
+  gmlk_cuda_call call;
+  if (!gmlo_cuda_enter(gmlo_cuda_device_of(cuda, device), &call)) return 1;
+  code = cuda->fn->EventCreate(&event, is_timed ? 0u : (unsigned)CU_EVENT_DISABLE_TIMING);
   *out_event = (void *)event;
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+  return gmlo_cuda_leave(&call, code != CUDA_SUCCESS);
 }
 
 static void gmlo_cuda_event_destroy(void *user, void *event) {
-  gmlo_cuda *cuda = (gmlo_cuda *)user;
-  int pushed;
-  (void)gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed);
-  (void)cuda->fn.EventDestroy((CUevent)event);
-  (void)gmlo_cuda_leave(cuda, pushed, 0);
+  int code;
+  (void)gmlk_cuda_event_destroy(((gmlo_cuda *)user)->devices[0].of, event, &code);
 }
 
 static int gmlo_cuda_event_record(void *user, void *event, void *stream) {
-  gmlo_cuda *cuda = (gmlo_cuda *)user;
-  int pushed;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  return gmlo_cuda_leave(cuda, pushed,
-                         cuda->fn.EventRecord((CUevent)event, (CUstream)stream) != CUDA_SUCCESS);
+  gmlk_cuda *of = ((gmlo_cuda *)user)->devices[0].of;
+  int code;
+  return gmlk_cuda_event_record(of, event, stream, &code) != GMLAKE_OK;
 }
 
 static int gmlo_cuda_stream_wait(void *user, void *stream, void *event) {
-  gmlo_cuda *cuda = (gmlo_cuda *)user;
-  int pushed;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  return gmlo_cuda_leave(
-      cuda, pushed, cuda->fn.StreamWaitEvent((CUstream)stream, (CUevent)event, 0) != CUDA_SUCCESS);
+  gmlk_cuda *of = ((gmlo_cuda *)user)->devices[0].of;
+  int code;
+  return gmlk_cuda_stream_wait(of, stream, event, &code) != GMLAKE_OK;
 }
 
 static int gmlo_cuda_event_done(void *user, void *event, int *out_done) {
-  gmlo_cuda *cuda = (gmlo_cuda *)user;
-  CUresult code;
-  int pushed;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  code = cuda->fn.EventQuery((CUevent)event);
-  *out_done = code == CUDA_SUCCESS;
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY);
+  gmlk_cuda *of = ((gmlo_cuda *)user)->devices[0].of;
+  int code;
+  return gmlk_cuda_event_query(of, event, out_done, &code) != GMLAKE_OK;
 }
 
 static int gmlo_cuda_event_ns(void *user, void *from, void *to, uint64_t *out_ns) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   float ms = 0;
   CUresult code;
-  int pushed;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  code = cuda->fn.EventElapsedTime(&ms, (CUevent)from, (CUevent)to);
+  gmlk_cuda_call call;
+  if (!gmlo_cuda_enter(&cuda->devices[0], &call)) return 1;
+  code = cuda->fn->EventElapsedTime(&ms, (CUevent)from, (CUevent)to);
   *out_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+  return gmlo_cuda_leave(&call, code != CUDA_SUCCESS);
 }
 
 static int gmlo_cuda_stream_sync(void *user, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  int pushed;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  return gmlo_cuda_leave(cuda, pushed,
-                         cuda->fn.StreamSynchronize((CUstream)stream) != CUDA_SUCCESS);
+  gmlk_cuda_call call;
+  if (!gmlo_cuda_enter(&cuda->devices[0], &call)) return 1;
+  return gmlo_cuda_leave(&call, cuda->fn->StreamSynchronize((CUstream)stream) != CUDA_SUCCESS);
 }
 
 #if defined(__linux__)
@@ -13863,83 +13646,76 @@ static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
 #endif
 }
 
-/* Opens a device and makes its first streams. 0 if something is refused. */
-static int gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) {
+/* Opens a device and makes its first streams. */
+static gmlake_offload_result gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) {
   gmlo_cuda_device *at = &cuda->devices[d];
+  int ordinal = cuda->desc.devices != NULL ? cuda->desc.devices[d] : cuda->desc.device, ok;
+  gmlake_backend *of;
+  gmlk_cuda_call call;
   size_t i;
-  int pushed, ok;
-  if (cuda->fn.DeviceGet(&at->device,
-                         cuda->desc.devices != NULL ? cuda->desc.devices[d] : cuda->desc.device) ||
-      cuda->fn.DeviceGetAttribute(&cuda->is_integrated, (CUdevice_attribute)GMLO_CUDA_INTEGRATED,
-                                  at->device) ||
-      (cuda->is_integrated && !cuda->desc.allow_integrated) ||
-      cuda->fn.DevicePrimaryCtxRetain(&at->context, at->device) != CUDA_SUCCESS) {
-    at->context = NULL;
-    return 0;
-  }
+  if (gmlake_cuda_create(ordinal, &of) != GMLAKE_OK) return GMLAKE_OFFLOAD_ERROR_BACKEND;
+  at->of = (gmlk_cuda *)of->user;
+  cuda->fn = &cuda->devices[0].of->fn;
+  if (at->of->properties.is_integrated && !cuda->desc.allow_integrated)
+    return GMLAKE_OFFLOAD_ERROR_UNSUPPORTED;
   at->alloc_user = cuda->desc.alloc_users != NULL ? cuda->desc.alloc_users[d] : cuda->desc.user;
-  ok = gmlo_cuda_enter(cuda, at, &pushed);
+  ok = gmlo_cuda_enter(at, &call);
   for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_stream_of(cuda, at, i) != NULL;
-  return !gmlo_cuda_leave(cuda, pushed, !ok);
+  return gmlo_cuda_leave(&call, !ok) ? GMLAKE_OFFLOAD_ERROR_BACKEND : GMLAKE_OFFLOAD_OK;
 }
 
 /* Lets the device reach the others' memory. Where that is refused, copies go the long way. */
 static void gmlo_cuda_open_peers(const gmlo_cuda *cuda, const gmlo_cuda_device *at) {
   uint32_t d;
-  int pushed;
-  (void)gmlo_cuda_enter(cuda, at, &pushed);
+  gmlk_cuda_call call;
+  (void)gmlo_cuda_enter(at, &call);
   for (d = 0; d < cuda->device_count; d++) {
-    CUcontext peer = cuda->devices[d].context;
-    if (peer != at->context) (void)cuda->fn.CtxEnablePeerAccess(peer, 0);
+    CUcontext peer = cuda->devices[d].of->context;
+    if (peer != at->of->context) (void)cuda->fn->CtxEnablePeerAccess(peer, 0);
   }
-  (void)gmlo_cuda_leave(cuda, pushed, 0);
+  (void)gmlo_cuda_leave(&call, 0);
 }
 
-/* Opens the driver and the devices, and makes the first pinned memory. 0 if something is
-   refused. */
-static int gmlo_cuda_open_all(gmlo_cuda *cuda) {
+/* Opens the devices, and makes the first pinned memory. */
+static gmlake_offload_result gmlo_cuda_open_all(gmlo_cuda *cuda) {
   uint32_t d, count = cuda->desc.devices != NULL ? cuda->desc.device_count : 1;
-  int pushed, ok;
-  if (!gmlo_cuda_load(&cuda->fn) || cuda->fn.Init(0) != CUDA_SUCCESS) return 0;
-  for (d = 0; d < count; d++) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  gmlk_cuda_call call;
+  int ok;
+  for (d = 0; d < count && result == GMLAKE_OFFLOAD_OK; d++) {
     cuda->device_count = d + 1;
-    if (!gmlo_cuda_open_device(cuda, d)) return 0;
+    result = gmlo_cuda_open_device(cuda, d);
   }
+  if (result != GMLAKE_OFFLOAD_OK) return result;
   for (d = 0; d < count; d++) gmlo_cuda_open_peers(cuda, &cuda->devices[d]);
   cuda->table.out_stream = (void *)cuda->devices[0].streams[GMLO_OUT];
   cuda->table.in_stream = (void *)cuda->devices[0].streams[GMLO_IN];
-  if (cuda->desc.host_bytes == 0) return 1;
-  ok = gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed) &&
-       gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
-  return !gmlo_cuda_leave(cuda, pushed, !ok);
+  if (cuda->desc.host_bytes == 0) return GMLAKE_OFFLOAD_OK;
+  ok = gmlo_cuda_enter(&cuda->devices[0], &call) && gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
+  return gmlo_cuda_leave(&call, !ok) ? GMLAKE_OFFLOAD_ERROR_BACKEND : GMLAKE_OFFLOAD_OK;
 }
 
-static void gmlo_cuda_close_device(const gmlo_cuda *cuda, const gmlo_cuda_device *at) {
+static void gmlo_cuda_close_device(const gmlo_cuda_device *at) {
   size_t i;
-  int pushed;
-  if (at->context == NULL) return;
-  (void)gmlo_cuda_enter(cuda, at, &pushed);
+  gmlk_cuda_call call;
+  if (at->of == NULL) return;
+  (void)gmlo_cuda_enter(at, &call);
   for (i = 0; i < at->stream_count; i++) {
-    if (at->streams[i] != NULL) (void)cuda->fn.StreamDestroy(at->streams[i]);
+    if (at->streams[i] != NULL) (void)at->of->fn.StreamDestroy(at->streams[i]);
   }
-  (void)gmlo_cuda_leave(cuda, pushed, 0);
-  (void)cuda->fn.DevicePrimaryCtxRelease(at->device);
+  (void)gmlo_cuda_leave(&call, 0);
+  gmlake_cuda_destroy(&at->of->table);
 }
 
 static void gmlo_cuda_close_pinned(const gmlo_cuda *cuda) {
   size_t i;
-  int pushed;
-  (void)gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed);
+  gmlk_cuda_call call;
+  (void)gmlo_cuda_enter(&cuda->devices[0], &call);
   for (i = 0; i < cuda->pinned_count; i++) {
     const gmlo_pinned *piece = &cuda->pinned[i];
-    if (piece->segment == 0) continue;
-    if (piece->is_mapped) {
-      gmlo_pinned_unmap(cuda, piece->ptr, piece->segment);
-    } else {
-      (void)cuda->fn.MemFreeHost(piece->ptr);
-    }
+    if (piece->segment != 0) (void)gmlk_cuda_unpin(cuda->devices[0].of, piece->ptr);
   }
-  (void)gmlo_cuda_leave(cuda, pushed, 0);
+  (void)gmlo_cuda_leave(&call, 0);
 }
 
 static void gmlo_cuda_close(gmlo_cuda *cuda) {
@@ -13948,13 +13724,13 @@ static void gmlo_cuda_close(gmlo_cuda *cuda) {
   for (d = 0; d < cuda->device_count; d++) {
     for (i = 0; i < cuda->devices[d].stream_count; i++) {
       CUstream stream = cuda->devices[d].streams[i];
-      if (stream != NULL) (void)cuda->fn.StreamSynchronize(stream);
+      if (stream != NULL) (void)cuda->fn->StreamSynchronize(stream);
     }
   }
   if (cuda->pinned_count != 0) gmlo_cuda_close_pinned(cuda);
   for (d = cuda->device_count; d-- != 0;) {
     gmlo_cuda_device *at = &cuda->devices[d];
-    gmlo_cuda_close_device(cuda, at);
+    gmlo_cuda_close_device(at);
     gmlo_free(&host, at->streams);
   }
   gmlo_free(&host, cuda->devices);
@@ -13987,6 +13763,7 @@ static int gmlo_cuda_desc_valid(const gmlake_offload_cuda_desc *desc) {
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend) {
+  gmlake_offload_result result;
   gmlo_cuda *cuda;
   if (out_backend == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_backend = NULL;
@@ -14002,10 +13779,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlo_cuda_fill_table(cuda);
-  if (!gmlo_cuda_open_all(cuda)) {
-    const int is_refused = cuda->is_integrated && !desc->allow_integrated;
+  result = gmlo_cuda_open_all(cuda);
+  if (result != GMLAKE_OFFLOAD_OK) {
     gmlo_cuda_close(cuda);
-    return is_refused ? GMLAKE_OFFLOAD_ERROR_UNSUPPORTED : GMLAKE_OFFLOAD_ERROR_BACKEND;
+    return result;
   }
   *out_backend = &cuda->table;
   return GMLAKE_OFFLOAD_OK;

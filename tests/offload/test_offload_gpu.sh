@@ -145,7 +145,7 @@ plant() {
   ok "$1: noticed" prints 'WRONG BYTES'
 }
 plant 'copies end when they begin' \
-  's/  \*out_done = code == CUDA_SUCCESS;/  *out_done = 1;/'
+  's/event_query(of, event, out_done, &code) != GMLAKE_OK;/event_query(of, event, out_done, \&code) != 0 || !(*out_done = 1);/'
 plant 'the last word is left behind' \
   's/HtoDAsync(address, copy->host_ptr, copy->bytes,/HtoDAsync(address, copy->host_ptr, copy->bytes - 8,/'
 plant 'operators do not wait for copies' 's/ && q == gmlo_queue_of(r->memgraph, other);/;/'

@@ -359,7 +359,8 @@ class Finder:
 UNITS = {"gmlake.h": ["GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK", "GMLAKE_BACKEND_CUDA"],
          "gmlake_bfc.h": ["GMLAKE_BFC_IMPLEMENTATION"],
          "gmlake_offload.h": ["GMLAKE_OFFLOAD_IMPLEMENTATION", "GMLAKE_OFFLOAD_BACKEND_MOCK",
-                              "GMLAKE_OFFLOAD_BACKEND_CUDA"]}
+                              "GMLAKE_OFFLOAD_BACKEND_CUDA", "GMLAKE_IMPLEMENTATION",
+                              "GMLAKE_BACKEND_CUDA"]}
 UNITS["gmlake_turnip.h"] = UNITS["gmlake_offload.h"] + ["GMLAKE_TURNIP_IMPLEMENTATION"]
 
 

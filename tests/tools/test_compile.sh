@@ -46,10 +46,16 @@ source_file bfc <<'END'
 #include "gmlake_bfc.h"
 END
 source_file offload <<'END'
+#if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
+#define GMLAKE_IMPLEMENTATION
+#endif
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #include "gmlake_offload.h"
 END
 source_file turnip <<'END'
+#if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
+#define GMLAKE_IMPLEMENTATION
+#endif
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_TURNIP_IMPLEMENTATION
 #include "gmlake_turnip.h"
