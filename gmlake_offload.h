@@ -879,7 +879,6 @@ typedef struct gmlake_offload_memgraph_info {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
   size_t node_count, op_count, offload_count, reload_count;
   size_t edge_count, memory_edge_count; /* all dependencies; memory dependencies */
-  size_t superfluous_count;             /* edges left out, since a path of others implies them */
   size_t offload_bytes, reload_bytes;   /* copied in an iteration */
   size_t device_count, device_bytes;    /* devices; bytes used of all their arenas together */
   size_t home_bytes;                    /* tensors with a home on their device */
@@ -897,7 +896,7 @@ typedef struct gmlake_offload_node {
   size_t device_offset, host_offset; /* copies: the tensor's places in the two arenas */
   const size_t *read_offsets;        /* operators: the places of the tensors that it reads, */
   const size_t *write_offsets;       /* and of those that it writes */
-  const uint32_t *before;            /* the nodes that must end before it begins, ascending */
+  const uint32_t *before;            /* the nodes that must end before it begins */
   const unsigned char *memory;       /* for each: 1: a memory dependency, 0: a data dependency */
   size_t before_count;
   uint32_t start; /* its place in the order in which the compiler's simulation starts nodes, which

@@ -70,7 +70,6 @@ GLOSSARY, beside that of gmlake_offload.h
               place a memory location or a slot
   dependency  what an edge stands for. It is a data dependency if the node uses what the other one
               made, and a memory dependency if it only uses the same bytes again
-  superfluous an edge that follows from a path of others, and is left out
   horizon     a position in the graph's order of operators that the compiler has reached. It
               executes operators at one horizon, and looks ahead at others
   home        the place on the device where a tensor is when an iteration begins and when it ends
@@ -109,7 +108,6 @@ HOW TURNIP COMPILES
      horizons are ahead, how much memory homes get, and whether they are spread. It simulates an
      iteration of each memgraph, with the graph's times and the link's speed, and keeps the fastest
      memgraph.
-  7. Superfluous edges are left out.
 
   Where even paper mode is not the paper's, and why:
   - The paper has no iterations. What exists between them keeps its place on the host.
@@ -141,9 +139,9 @@ ERRORS
 
 COSTS
   Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor that
-  gets a free place, and O(places) for each that others have to leave for; then at most O(nodes *
-  edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
-  Checking: O(nodes * places that overlap) and the same for edges.
+  gets a free place, and O(places) for each that others have to leave for. Up to 72 memgraphs are
+  tried, but no further one after .1 to 1 s.
+  Checking: O(nodes * places that overlap), and at most O(nodes * edges / 64) for the paths.
 
 Licence: MIT, at the end of this file. */
 #include "gmlake_offload.h"
@@ -222,7 +220,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
 /* ---- SECTIONS (grep -n '---- >>'). Each ends with its public functions.
      >>reach >>edges >>blocks >>compile >>tune >>memcheck */
 
-/* ---- >>reach: reachability and transitive reduction ---------------------------------------------
+/* ---- >>reach: reachability ----------------------------------------------------------------------
    Owns nothing but its scratch memory. A graph is given by the predecessors of its nodes: those of
    node v are before[begin[v]] up to before[begin[v + 1] - 1], all below v. Sources are taken
    GMLO_SOURCES at a time, with one bit for each: bit s in the row of a node is set if a path leads
@@ -245,11 +243,9 @@ static int gmlo_reach_bit(const uint64_t *row, size_t source) {
   return (int)(row[source / GMLO_WORD_BITS] >> (source % GMLO_WORD_BITS) & 1);
 }
 
-/* Fills the row of node first + v, whose predecessors' rows are filled. An edge from a source that
-   is in the row already, since it leads to a predecessor behind it, is marked in `superfluous` (may
-   be NULL; else predecessors ascend). */
+/* Fills the row of node first + v, whose predecessors' rows are filled. */
 static void gmlo_reach_fill_row(const gmlo_edges *edges, size_t first, size_t v, uint64_t *rows,
-                                unsigned char *full, unsigned char *superfluous) {
+                                unsigned char *full) {
   uint64_t *row = rows + v * GMLO_ROW_WORDS, all = UINT64_MAX;
   size_t e, w;
   memset(row, 0, GMLO_ROW_WORDS * sizeof *row);
@@ -257,9 +253,7 @@ static void gmlo_reach_fill_row(const gmlo_edges *edges, size_t first, size_t v,
   for (e = edges->begin[first + v + 1]; e-- > edges->begin[first + v];) {
     size_t from = (size_t)edges->before[e] - first;
     if (edges->before[e] < first) continue;
-    if (from < GMLO_SOURCES && gmlo_reach_bit(row, from)) {
-      if (superfluous != NULL) superfluous[e] = 1;
-    } else if (full[from]) {
+    if (full[from]) {
       full[v] = 1;
       memset(row, 0xFF, GMLO_ROW_WORDS * sizeof *row);
     } else {
@@ -274,12 +268,11 @@ static void gmlo_reach_fill_row(const gmlo_edges *edges, size_t first, size_t v,
 
 /* Fills the rows of all nodes from `first` on, for GMLO_SOURCES sources from `first` on. Behind the
    rows stands which of them are full. */
-static void gmlo_reach_fill(const gmlo_edges *edges, size_t first, uint64_t *rows,
-                            unsigned char *superfluous) {
+static void gmlo_reach_fill(const gmlo_edges *edges, size_t first, uint64_t *rows) {
   unsigned char *full = (unsigned char *)(rows + edges->node_count * GMLO_ROW_WORDS);
   size_t v;
   for (v = 0; first + v < edges->node_count; v++) {
-    gmlo_reach_fill_row(edges, first, v, rows, full, superfluous);
+    gmlo_reach_fill_row(edges, first, v, rows, full);
   }
 }
 
@@ -287,23 +280,9 @@ static uint64_t *gmlo_reach_rows(const gmlake_offload_host *host, size_t node_co
   return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_ROW_WORDS * sizeof(uint64_t) + 1);
 }
 
-/* Marks in `superfluous` the edges that a path of others implies. 0 if host memory is refused. pre:
-   predecessors ascend. */
-static int gmlo_transitive_reduction(const gmlo_edges *edges, unsigned char *superfluous,
-                                     const gmlake_offload_host *host) {
-  uint64_t *rows = gmlo_reach_rows(host, edges->node_count);
-  size_t first;
-  if (rows == NULL) return 0;
-  for (first = 0; first < edges->node_count; first += GMLO_SOURCES) {
-    gmlo_reach_fill(edges, first, rows, superfluous);
-  }
-  gmlo_free(host, rows);
-  return 1;
-}
-
 /* ---- >>edges: the edges of a memgraph -----------------------------------------------------------
    Owns nothing: works on a memgraph that is being made. Invariant: [V1] of gmlake_offload.h.
-   Cost: leaving out edges costs what >>reach costs. Fails: where host memory is refused. */
+   Cost: linear. Fails: where host memory is refused. */
 
 /* A memgraph without nodes. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
@@ -323,57 +302,10 @@ static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_
   return m;
 }
 
-/* Sorts the predecessors of each node. `heap` has room for all edges of one. */
-static void gmlo_edges_sort(gmlake_offload_memgraph *m, uint64_t *heap) {
-  size_t v, e, count = 0;
-  for (v = 0; v < m->node_count; v++) {
-    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
-      gmlo_heap_push(heap, &count, (uint64_t)m->before[e] << 1 | m->memory[e]);
-    }
-    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
-      uint64_t edge = gmlo_heap_pop(heap, &count);
-      m->before[e] = (uint32_t)(edge >> 1);
-      m->memory[e] = (unsigned char)(edge & 1);
-    }
-  }
-}
-
-/* Leaves superfluous edges out. 0 if host memory is refused. */
-static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
-  gmlo_scope scope = gmlo_scope_of(&m->scope.host);
-  unsigned char *superfluous = (unsigned char *)gmlo_take(&scope, m->edge_count, 1);
-  uint64_t *heap = (uint64_t *)gmlo_take(&scope, m->edge_count, sizeof *heap);
-  gmlo_edges edges;
-  size_t v, e, kept = 0;
-  int ok = superfluous != NULL && heap != NULL;
-  if (ok) gmlo_edges_sort(m, heap);
-  edges.begin = m->before_begin;
-  edges.before = m->before;
-  edges.node_count = m->node_count;
-  ok = ok && gmlo_transitive_reduction(&edges, superfluous, &m->scope.host);
-  for (v = 0, e = 0; ok && v < m->node_count; v++) {
-    size_t end = m->before_begin[v + 1];
-    m->before_begin[v] = kept;
-    for (; e < end; e++) {
-      if (superfluous[e]) continue;
-      m->before[kept] = m->before[e];
-      m->memory[kept] = m->memory[e];
-      m->info.memory_edge_count += m->memory[kept++];
-    }
-  }
-  m->before_begin[m->node_count] = kept;
-  m->info.superfluous_count = m->edge_count - kept;
-  m->edge_count = m->info.edge_count = kept;
-  gmlo_leave(&scope);
-  return ok;
-}
-
 /* Lists the successors of each node. 0 if host memory is refused. */
 static int gmlo_memgraph_transpose(gmlake_offload_memgraph *m) {
   const gmlake_offload_host *host = &m->scope.host;
   size_t v, e;
-  gmlo_free(host, m->after_begin);
-  gmlo_free(host, m->after);
   m->after_begin = (size_t *)gmlo_zeroed(host, m->node_count + 2, sizeof *m->after_begin);
   m->after = (uint32_t *)gmlo_zeroed(host, m->edge_count, sizeof *m->after);
   if (m->after_begin == NULL || m->after == NULL) return 0;
@@ -1534,14 +1466,12 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   return 1;
 }
 
-/* Leaves superfluous edges out, which change nothing in the simulation, and tells the nodes where
-   their edges and places are. */
+/* Tells the nodes where their edges and places are. */
 static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
-  size_t v;
-  if (m == NULL || !gmlo_memgraph_reduce(m) || !gmlo_memgraph_transpose(m)) {
-    gmlake_offload_memgraph_destroy(m);
-    return NULL;
-  }
+  size_t v, e;
+  if (m == NULL) return NULL;
+  m->info.edge_count = m->edge_count;
+  for (e = 0; e < m->edge_count; e++) m->info.memory_edge_count += m->memory[e];
   for (v = 0; v < m->node_count; v++) {
     gmlake_offload_node *node = &m->nodes[v];
     node->before_count = m->before_begin[v + 1] - m->before_begin[v];
@@ -2134,7 +2064,7 @@ static int gmlo_check_paths(gmlo_check *c) {
   rows = gmlo_reach_rows(&c->scope.host, edges.node_count);
   if (rows == NULL) return gmlo_check_no_memory(c);
   for (first = 0; first < edges.node_count; first += GMLO_SOURCES) {
-    gmlo_reach_fill(&edges, first, rows, NULL);
+    gmlo_reach_fill(&edges, first, rows);
     for (i = 0; i < c->query_count; i++) {
       const gmlo_check_query *query = &c->queries[i];
       if (query->from < first || query->from >= first + GMLO_SOURCES) continue;

@@ -208,13 +208,13 @@ static void print_row(const options *opts, const row *r) {
     printf(
         "{\"graph\":\"%s\",\"budget\":%.3f,\"device_bytes\":%zu,\"host_bytes\":%zu,\"state\":"
         "\"%s\",\"compile_ms\":%.1f,\"check_ms\":%.1f,\"ops\":%zu,\"nodes\":%zu,\"edges\":%zu,"
-        "\"memory_edges\":%zu,\"superfluous\":%zu,\"offload_bytes\":%zu,\"reload_bytes\":%zu,"
+        "\"memory_edges\":%zu,\"offload_bytes\":%zu,\"reload_bytes\":%zu,"
         "\"alloc_us\":%llu,\"reload_us\":%llu,\"none_ms\":%.3f,\"any_ms\":%.3f,\"fixed_ms\":%.3f,"
         "\"over\":%s,\"simulated\":%s,\"fixed_ops\":%s,\"gain\":%s,\"executions\":%zu,"
         "\"wrong\":%zu}\n",
         r->graph, r->budget, r->bytes, i->host_bytes, r->state, r->compile_ms, r->check_ms,
-        i->op_count, i->node_count, i->edge_count, i->memory_edge_count, i->superfluous_count,
-        i->offload_bytes, i->reload_bytes, (unsigned long long)i->alloc_ahead_ns / 1000,
+        i->op_count, i->node_count, i->edge_count, i->memory_edge_count, i->offload_bytes,
+        i->reload_bytes, (unsigned long long)i->alloc_ahead_ns / 1000,
         (unsigned long long)i->reload_ahead_ns / 1000, r->none.time_ms, r->any.time_ms,
         r->fixed.time_ms, over.text, simulated.text, ops.text, gain.text, (size_t)opts->executions,
         r->wrong);

@@ -200,8 +200,8 @@ static const row graph_rows[] = {
 
     {"moves_by_hand",
      "{chunk:64b} " THERE_AND_BACK "compile:4 nodes=6 =node-op:0,0b,none =node-out:x,0b,0 "
-     "=node-op:1,0b,1,1 =node-op:2,3,2 =node-in:x,0b,3,1 =node-op:3,2,4 edges=5 memory_edges=2 "
-     "superfluous>0 offload_bytes=2u reload_bytes=2u arena=4u host=2u"},
+     "=node-op:1,0b,1,1 =node-op:2,3,2 =node-in:x,0b,3,1 =node-op:3,2,4 edges=8 memory_edges=3 "
+     "offload_bytes=2u reload_bytes=2u arena=4u host=2u"},
     {"room_for_all",
      "{chunk:64b} " THERE_AND_BACK "compile:0 nodes=4 memory_edges=0 edges=3 host=0"},
     /* In paper mode x returns when z has been made, and small tensors leave. */

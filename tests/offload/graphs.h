@@ -135,7 +135,6 @@ static const figure graph_figures[] = {
     NODE_FIGURE("nodes", node_count),
     NODE_FIGURE("edges", edge_count),
     NODE_FIGURE("memory_edges", memory_edge_count),
-    NODE_FIGURE("superfluous", superfluous_count),
     NODE_FIGURE("offloads", offload_count),
     NODE_FIGURE("reloads", reload_count),
     NODE_FIGURE("offload_bytes", offload_bytes),
@@ -550,11 +549,13 @@ static void compile_graph(const operation *o) {
   assert_runs(g.memgraph, 4, 1 + size_arg(o, 0) / 64 + g.seed);
 }
 
-/* The memgraph's next node does that, at that place, and waits for that node, or none. */
+/* The memgraph's next node does that, at that place, and waits for that node among others, or for
+   none. */
 static void compare_node(const operation *o) {
   gmlake_offload_node node;
   const int is_op = o->verb == 'n';
   const size_t first = is_op ? 1 : 0;
+  size_t i;
   JUDGE_OK(gmlake_offload_memgraph_get_node(g.memgraph, (uint32_t)g.next_node++, &node));
   JUDGE(node.kind == (is_op            ? GMLAKE_OFFLOAD_NODE_OP
                       : o->verb == 'O' ? GMLAKE_OFFLOAD_NODE_OFFLOAD
@@ -563,10 +564,10 @@ static void compare_node(const operation *o) {
   if (o->arg_count <= first) return;
   JUDGE((is_op ? node.write_offsets[0] : node.device_offset) == size_arg(o, first));
   if (o->arg_count <= first + 1) return;
-  JUDGE(node.before_count == (o->args[first + 1] != ANY));
+  JUDGE((node.before_count == 0) == (o->args[first + 1] == ANY));
   if (node.before_count == 0) return;
-  JUDGE(node.before[0] == (uint32_t)o->args[first + 1]);
-  JUDGE(node.memory[0] == (o->arg_count > first + 2));
+  for (i = 0; i < node.before_count && node.before[i] != (uint32_t)o->args[first + 1];) i++;
+  JUDGE(i < node.before_count && node.memory[i] == (o->arg_count > first + 2));
 }
 
 /* ---- The stage ------------------------------------------------------------------------------- */
