@@ -9,7 +9,7 @@ library=$build/gmlake_pluggable.so
 export OMP_NUM_THREADS=1
 
 # A compiler that optimises nothing, whatever it is told; each night they do as they are told.
-printf '#!/bin/sh\nexec "%s" "$@" %s\n' "$CC" "$([ "$whole" = yes ] || echo -O0)" >"$dir/cc"
+printf '#!/bin/sh\nexec "%s" "$@" %s\n' "$CC" "$([ "$whole" = yes ] || echo '-O0 -g0')" >"$dir/cc"
 chmod +x "$dir/cc"
 
 # fake VARIABLE=VALUE... COMMAND...: runs it over the fake driver.
@@ -41,7 +41,7 @@ rows = [json.loads(line) for line in open(sys.argv[1])][1:-1]
 assert len(rows) == 12 - 1, rows
 assert all(row["steps"] == 24 and row["steps_ms"] == 24 for row in rows[1:]), rows
 assert rows[0]["plans"] == 0 and sum(row["plans"] for row in rows) > 0, rows
-assert all(row["mode"] == 1 and row["demand_in"] <= 2 and row["out_gb"] > .1 for row in rows[5:])
+assert all(row["mode"] == 1 and row["demand_in"] <= 2 and row["out_gb"] > .05 for row in rows[5:])
 ' "$dir/out"
 }
 echo kept >"$dir/run.gmcalls"
@@ -65,7 +65,7 @@ gives 'torch: the calls of a session: a step of many tensors' '"iteration":0,"st
 gives 'torch: the calls of a session: 17 iterations of 12' '"iteration":16,"steps":24,"ms":24.0' \
   --json --chunk-mib 2 --repeat 5 --limit-mib 200 "$dir/even.gmcalls"
 ok 'torch: the calls of a session: no more than that' [ "$(grep -c iteration "$dir/out")" = 17 ]
-gives 'torch: the calls of a session: a slow link' '"bound_ms":205.' --json --chunk-mib 2 \
+gives 'torch: the calls of a session: a slow link' '"bound_ms":112.' --json --chunk-mib 2 \
   --repeat 5 --link-gb 1 "$dir/even.gmcalls"
 # calls_of LINE...: numbers stand for times.
 calls_of() {
@@ -224,16 +224,15 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
     if "$python" -c 'import torch' 2>/dev/null; then
       ok "python: $python: real operators" "$python" -B tests/clients/torch_dispatch.py "$dir"
       ok "python: $python: their graph" "$build/offload" "$dir/meta.gmgraph"
-      flags=$("$python" -c 'from torch.utils.cpp_extension import include_paths, library_paths
-print(*["-I" + path for path in include_paths()], *["-L" + path for path in library_paths()])')
-      # operators FLAG...: operators.cpp for this torch; its headers may be in a package of their own.
-      operators() {
-        "$CXX" -std=c++17 -w -shared -fPIC -fvisibility=hidden "$@" \
+      # Its headers may be in a package of their own.
+      flags=$("$python" -c 'from os.path import exists, join
+from torch.utils.cpp_extension import include_paths, library_paths
+assert any(exists(join(path, "torch", "library.h")) for path in include_paths())
+print(*["-I" + path for path in include_paths()], *["-L" + path for path in library_paths()])' 2>"$dir/err")
+      if [ -n "$flags" ]; then
+        # shellcheck disable=SC2086
+        ok 'python: operators.cpp' "$CXX" -std=c++17 -w -shared -fPIC -fvisibility=hidden \
           examples/torch/operators.cpp -o "$dir/operators.so" $flags -ltorch_cpu -lc10
-      }
-      if echo '#include <torch/library.h>' |
-        "$CXX" -std=c++17 $flags -fsyntax-only -x c++ - 2>/dev/null; then
-        ok 'python: operators.cpp' operators
         ok 'python: a judge of accesses' "$CC" -O1 -shared -fPIC -fvisibility=hidden \
           tests/clients/torch_judge.c -o "$dir/judge.so"
         ok "python: $python: every access is seen" env LD_PRELOAD="$dir/judge.so" \
@@ -432,49 +431,6 @@ for most in (0, 1, 2, 17, 100, 513):
     '$dir/batches.json' >'$dir/out'"
   ok 'batches.py: plot: a point' sh -c "sed -n '/^.offload <</,/^END/p' '$dir/out' |
     grep -qx '2.2500 1.5000 7'"
-
-  # batches STATUS WHERE ARGUMENT...: runs batches.py with workers made up, on $dir/cut.json.
-  batches() {
-    expected=$1
-    shift
-    python3 -B tests/clients/batches_stub.py "$dir/cut.json" "$@" >"$dir/runs" 2>"$dir/err"
-    [ $? = "$expected" ] &&
-      python3 -B bench/torch/batches.py --table "$dir/cut.json" >"$dir/out"
-  }
-  # row TEXT: a row of that table; runs N TEXT: what the workers did so often.
-  row() { grep -qxF "| conv | $1 |" "$dir/out"; }
-  runs() { [ "$(grep -cxF "$2" "$dir/runs")" = "$1" ]; }
-  native='native | 100 | 1 | 100.0 | 1.00'
-  ok 'batches.py: cut off in a search' batches 9 search-host --ways native,host
-  ok 'batches.py: cut off in a search: the other' row 'native | 100 | not timed | |'
-  ok 'batches.py: searched: no plot' sh -c "python3 -B bench/torch/batches.py --plot x.png \
-    '$dir/cut.json' >'$dir/out' && ! grep -q conv '$dir/out'"
-  ok 'batches.py: cut off in timing' batches 9 time-recompute
-  ok 'batches.py: cut off in timing: the first' row "$native"
-  ok 'batches.py: cut off in timing: the second' row 'save_on_cpu | 200 | 2 | 100.0 | 1.00'
-  ok 'batches.py: cut off in timing: the third' row 'checkpointing | 300 | not timed | |'
-  ok 'batches.py: searched once' runs 0 'tried native'
-  ok 'batches.py: cut off behind the first ways' batches 9 search-offload
-  ok 'batches.py: cut off behind the first ways: them' row 'checkpointing | 300 | 3 | 100.0 | 1.00'
-  ok 'batches.py: searched and not timed: timed' runs 1 'timed recompute'
-  ok 'batches.py: searched and not timed: no search' runs 0 'tried recompute'
-  ok 'batches.py: another way' batches 0 no --ways offload
-  ok 'batches.py: another way: added' row 'gmlake_torch.offload | 700 | 7 | 100.0 | 1.00'
-  ok 'batches.py: another way: the equal batch' row 'gmlake_torch.offload | 650 | 100.0'
-  ok 'batches.py: another way: the others stay' row "$native"
-  ok 'batches.py: another way: none else runs' sh -c "! grep '^t' '$dir/runs' | grep -v ' offload$'"
-  ok 'batches.py: the rest' batches 0 no
-  ok 'batches.py: the rest: managed' row 'managed memory | 100 | 9 | 11.1 | 0.11'
-  ok 'batches.py: the rest: a right guess needs four' runs 4 'tried offload-recompute'
-  ok 'batches.py: the rest: no more' sh -c "! grep '^t' '$dir/runs' | grep -v 'recompute$\|blocks$\|backward$\|managed$'"
-  ok 'batches.py: all is there' batches 0 no
-  ok 'batches.py: all is there: nothing runs' sh -c "! grep '^t' '$dir/runs'"
-  ok 'batches.py: named again' batches 0 no --ways native
-  ok 'batches.py: named again: runs' runs 1 'timed native'
-  ok 'batches.py: another limit' batches 1 no --limit-bytes 1
-  ok 'batches.py: another limit: reason' says 'has conv under 25769803776 bytes, not 1: name'
-  ok 'batches.py: another limit: all stays' row "$native"
-  ok 'batches.py: no such way' batches 2 no --ways natives
 fi
 
 # ---- Preload ----

@@ -1012,7 +1012,7 @@ static const Case case_offload("offload", [] {
 
 /* ---- Sessions: words that are wrong, and memory above the limit, fail ---- */
 
-static const size_t WEIGHT = 8 * MIB, LITTLE = 300000, LAYERS = 12, VARYING_LIMIT = 64 * MIB;
+static const size_t WEIGHT = 4 * MIB, LITTLE = 300000, LAYERS = 12, VARYING_LIMIT = 32 * MIB;
 static const size_t OTHERS = 2560 * 1024;
 static const uint32_t ITERATIONS = 12;
 
@@ -1118,7 +1118,7 @@ void Training::iterate(uint32_t iteration) {
   check(mark());
 }
 void Training::vary(uint32_t first, size_t others_bytes) {
-  const size_t at_once = (VARYING_LIMIT - others_bytes - 8 * MIB) / WEIGHT;
+  const size_t at_once = (VARYING_LIMIT - others_bytes - WEIGHT) / WEIGHT;
   std::vector<void *> others, named;
   for (size_t bytes = 0; bytes + OTHERS <= others_bytes; bytes += OTHERS) {
     step(5, {}, {});
@@ -1153,10 +1153,10 @@ static void train(size_t limit, size_t chunk, bool is_checked) {
   for (void *weight : t.weights) give(weight);
   check(session().tensor_count == 0);
 }
-static const Case case_train("train", [] { train(64, 2, false); });
-static const Case case_train_wide("train_wide", [] { train(96, 4, false); });
-static const Case case_train_tight("train_tight", [] { train(48, 2, false); });
-static const Case case_train_checked("train_checked", [] { train(64, 2, true); });
+static const Case case_train("train", [] { train(32, 2, false); });
+static const Case case_train_wide("train_wide", [] { train(48, 4, false); });
+static const Case case_train_tight("train_tight", [] { train(24, 2, false); });
+static const Case case_train_checked("train_checked", [] { train(32, 2, true); });
 
 static std::string text_of(const std::string &path) {
   std::ifstream file(path);
@@ -1175,7 +1175,7 @@ static const Case case_session_plan("session_plan", [] {
   check(mkdtemp(folder));
   const std::string path = std::string(folder) + "/run.gmcalls", other = path + ".other";
   check(has(gmlake_torch_offload_plan_json(0, &json), "had no session yet") && !json);
-  Training t(64 * MIB);
+  Training t(32 * MIB);
   check(has(gmlake_torch_offload_plan_json(0, &json), "NOT_SEALED: no iteration is planned yet"));
   check(has(gmlake_torch_offload_record(nullptr), "could not be written"));
   check(has(gmlake_torch_offload_record("/no/such/folder"), "the file cannot be written"));
@@ -1205,21 +1205,21 @@ static const Case case_train_varying("train_varying", [] {
   const uint32_t part = test_part();
   uint32_t seed = 1;
   for (uint32_t i = 0; i < 400 / part; i++) {
-    const size_t least = i * part / 50 % 2 ? 0 : 20 * MIB;
+    const size_t least = i * part / 50 % 2 ? 0 : 10 * MIB;
     seed = seed * 1664525u + 1013904223u;
-    t.vary(seed >> 8, least + (seed >> 12) % (25 * MIB));
+    t.vary(seed >> 8, least + (seed >> 12) % (12 * MIB));
   }
-  for (uint32_t i = 0; i < 200 / part; i++) t.vary(0, 10 * MIB);
+  for (uint32_t i = 0; i < 200 / part; i++) t.vary(0, 5 * MIB);
   const uint64_t plan_count = session().plan_count;
   const int64_t created = stats().num_device_alloc;
-  for (uint32_t i = 0; i < 100 / part; i++) t.vary(0, 10 * MIB);
+  for (uint32_t i = 0; i < 100 / part; i++) t.vary(0, 5 * MIB);
   check(stats().num_device_alloc == created); /* nothing goes to and fro */
   check(session().plan_count == plan_count);
 });
 
 /* What no operator names stays, although it is used. So does what a raw pointer was taken of. */
 static const Case case_session_stays("session_stays", [] {
-  Training t(52 * MIB, 8);
+  Training t(26 * MIB, 8);
   void *const workspace = take(WEIGHT), *const raw = take(WEIGHT);
   t.step(7, {raw}, {raw});
   t.fill(raw, WEIGHT, 100), t.fill(workspace, WEIGHT, 101);
@@ -1301,7 +1301,7 @@ static const Case case_session_slabs("session_slabs", [] {
 
 /* Others get the memory of what was freed behind all that used it. */
 static const Case case_session_streams("session_streams", [] {
-  Training t(36 * MIB, 3);
+  Training t(18 * MIB, 3);
   const Stream b = new_stream(), c = new_stream();
   void *const moved = t.weights[0];
   Tensor first = tensor_of(t.weights[1]), second = tensor_of(t.weights[2]);
@@ -1327,7 +1327,7 @@ static const Case case_session_streams("session_streams", [] {
 
 /* After close all is there, and nothing is served; open goes on. */
 static const Case case_session_closes("session_closes", [] {
-  Training t(36 * MIB, 8);
+  Training t(18 * MIB, 8);
   t.each(0);
   check(!gmlake_torch_offload_close() && t.memory().limit() == 0);
   give(take(WEIGHT));
@@ -1335,16 +1335,16 @@ static const Case case_session_closes("session_closes", [] {
   for (uint32_t i = 0; i < 8; i++) t.use(t.weights[i], i + 1, i + 2);
   give(t.weights.back());
   t.weights.pop_back();
-  check(!gmlake_torch_offload_close() && !open_session(36 * MIB));
+  check(!gmlake_torch_offload_close() && !open_session(18 * MIB));
   check(sessions().by_device[0]->open({}) &&
         sessions().open.load()->error() == "a session is open already");
   for (uint32_t i = 2; i < 5; i++) t.each(i);
-  check(session().device_bytes <= 32 * MIB);
+  check(session().device_bytes <= 16 * MIB);
 });
 
 /* A graph's tensors are there when it is replayed; and what it has named may be freed. */
 static const Case case_session_graphs("session_graphs", [] {
-  Training t(68 * MIB, 8);
+  Training t(34 * MIB, 8);
   uint64_t graph = 0;
   void *const written = t.weights[2], *const read = t.weights[3];
   t.turn_to(new_stream());
@@ -1353,7 +1353,7 @@ static const Case case_session_graphs("session_graphs", [] {
   check(!sessions().open.load()->make_room(MIB) && mark()); /* nothing moves */
   check(!gmlake_torch_offload_end_capture(&graph) && graph);
   t.turn_to(t.own);
-  check(!gmlake_torch_offload_close() && !open_session(28 * MIB));
+  check(!gmlake_torch_offload_close() && !open_session(14 * MIB));
   for (uint32_t i = 0; i < 3; i++) {
     t.each(i);
     check(!gmlake_torch_offload_replay(graph));
@@ -1371,7 +1371,7 @@ static const Case case_session_graphs("session_graphs", [] {
 
 /* What other streams used stays while a graph is captured: nobody may wait for them. */
 static const Case case_session_captures("session_captures", [] {
-  Training t(68 * MIB, 2);
+  Training t(34 * MIB, 2);
   uint64_t graph = 0;
   const Stream c = new_stream();
   Tensor freed = tensor_of(t.weights[0]);
@@ -1392,15 +1392,15 @@ static const Case case_session_captures("session_captures", [] {
 
 /* Memory that others need is the session's no longer. */
 static const Case case_session_makes_room("session_makes_room", [] {
-  Training t(68 * MIB, 8);
+  Training t(34 * MIB, 8);
   check(mark());
   (void)on_external();
-  void *const others = take(12 * MIB); /* of the lake: the stream may end */
-  check(others && session().device_bytes <= 52 * MIB);
+  void *const others = take(8 * MIB); /* of the lake: the stream may end */
+  check(others && session().device_bytes <= 26 * MIB);
   t.turn_to(t.own);
   for (uint32_t i = 0; i < 4; i++) {
     t.each(i);
-    check(session().device_bytes <= 52 * MIB);
+    check(session().device_bytes <= 26 * MIB);
   }
 });
 
@@ -1465,7 +1465,7 @@ static const Case case_regions("regions", [] {
 /* Fewer if each takes others' memory, too. */
 static const Case case_regions_of_others("regions_of_others", [] {
   Training t(REGIONS_LIMIT, 6);
-  const int kept = kept_regions(t, 4 * MIB);
+  const int kept = kept_regions(t, 2 * MIB);
   check(kept > 0 && kept < 6);
 });
 
