@@ -8,7 +8,6 @@ equal in both. What it notes is shown, not compared. The exit status is 0 if all
 import gc
 import os
 import sys
-import threading
 import time
 
 import side_by_side
@@ -53,20 +52,6 @@ def case_external_stream(cupy, pool, note):
             a = cupy.arange(MIB, dtype=cupy.float32)
         b = a + 1
         return float(b.sum())
-
-
-def case_statistics(cupy, pool, note):
-    before = pool.used_bytes()
-    a = cupy.empty(3 * MIB, dtype=cupy.uint8)
-    b = cupy.empty(100, dtype=cupy.uint8)
-    used = pool.used_bytes() - before
-    del a
-    rest = pool.used_bytes() - before
-    whole = pool.used_bytes() + pool.free_bytes() == pool.total_bytes()
-    has_free = pool.n_free_blocks() > 0
-    del b
-    pool.free_all_blocks()
-    return used, rest, whole, has_free, pool.used_bytes(), pool.total_bytes()
 
 
 def case_limit(cupy, pool, note):
@@ -142,25 +127,6 @@ def case_graph(cupy, pool, note):
     gc.collect()
     pool.free_all_blocks()
     note["freed_mib"] = (held - pool.total_bytes()) // MIB
-    return out
-
-
-def case_threads(cupy, pool, note):
-    out = [0.0] * 6
-
-    def work(k):
-        with cupy.cuda.Stream() as stream:
-            total = cupy.zeros(())
-            for i in range(100):
-                total += cupy.full(1000 * (i % 17 + 1), float(k))[-1]
-            stream.synchronize()
-            out[k] = float(total)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     return out
 
 

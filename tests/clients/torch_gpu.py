@@ -14,8 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import traceback
 
 import side_by_side
@@ -112,40 +110,6 @@ def case_external_stream(torch, note):
         del x
     torch.cuda.synchronize()
     return values
-
-
-def case_capture_of_others(torch, note):
-    """Frees of blocks of external streams while another library captures."""
-    runtime, graph = ctypes.CDLL(None), ctypes.c_void_p()
-    raw, theirs = make_stream(runtime), make_stream(runtime)
-    with torch.cuda.stream(torch.cuda.ExternalStream(raw.value)):
-        tensors = [full(torch, 60, 0) for _ in range(8)]
-    torch.cuda.synchronize()
-    assert runtime.cudaStreamBeginCapture(theirs, 0) == 0
-    tensors.clear()
-    ended = runtime.cudaStreamEndCapture(theirs, ctypes.byref(graph))
-    torch.cuda.synchronize()
-    return ended, held(torch)
-
-
-def case_threads(torch, note):
-    """Eight threads, each with a stream of its own."""
-    out = [0.0] * 8
-
-    def work(k):
-        torch.cuda.set_device(0)
-        with torch.cuda.stream(torch.cuda.Stream()):
-            total = torch.zeros((), device="cuda")
-            for i in range(200):
-                total += torch.full((1000 * (i % 17 + 1),), float(k), device="cuda")[-1]
-            out[k] = total.item()
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return out
 
 
 def case_pinned_loader(torch, note):
@@ -279,16 +243,6 @@ def case_stats(torch, note):
     return sorted(stats), live, shown, last
 
 
-def case_disabled(torch, note):
-    """torch.cuda.caching_allocator_enable(False)."""
-    x = full(torch, 4, 1)
-    torch.cuda.caching_allocator_enable(False)
-    y = full(torch, 4, 1)
-    del y
-    torch.cuda.caching_allocator_enable(True)
-    return (x + 1).sum().item()
-
-
 def run_python(code, lake):
     environment = {**os.environ, "GMLAKE_TORCH": "1" if lake else "0"}
     command = [sys.executable, "-c", code]
@@ -333,13 +287,6 @@ def case_device_assert(torch, note):
         assert len(raised) == 3 and raised[0] == "raised" and int(raised[1]) >= 1, note
         assert raised[2] == "gmlake" and done.returncode >= 0, note  # below: a signal ended it
     return "done"
-
-
-def case_find_spec(torch, note):
-    """GMLAKE_TORCH=1, where a library asks first whether there is a torch."""
-    code = "import importlib.util as u; u.find_spec('torch'); import torch; "
-    code += "print(torch.cuda.get_allocator_backend())"
-    return [run_python(code, lake).stdout.strip() for lake in (0, 1)] == ["native", "gmlake"]
 
 
 # ---- Pools ----
@@ -398,28 +345,6 @@ def case_mempool_allocator(torch, note):
         return found, held(torch) < before
 
 
-def case_many_mempools(torch, note):
-    """10,000 pools that come and go leave nothing behind, and the cache where it is."""
-    cached = full(torch, 256, 0)
-    del cached
-    reserved, note["seconds"], note["metadata"] = [], [], []
-    for part in range(4):
-        begin = time.perf_counter()
-        for _ in range(2500):
-            pool = torch.cuda.MemPool()
-            with torch.cuda.use_mem_pool(pool):
-                x = full(torch, 1, 0)
-            del x, pool
-        note["seconds"].append(round(time.perf_counter() - begin, 2))
-        reserved.append(torch.cuda.memory_reserved())
-        if is_lake(torch):
-            import gmlake_torch
-
-            note["metadata"].append(gmlake_torch.stats()["metadata_bytes"])
-    assert not is_lake(torch) or note["metadata"][3] <= note["metadata"][0] + 65536, note
-    return [bytes_ == reserved[0] for bytes_ in reserved], reserved[0] >= 256 * MIB
-
-
 # ---- Other processes ----
 
 
@@ -462,60 +387,6 @@ class Children:
         return [process.exitcode for process in self.processes]
 
 
-def census(torch):
-    """What a process holds."""
-    torch.cuda.synchronize()
-    torch.cuda.ipc_collect()
-    with open("/proc/self/maps") as maps:
-        mappings = sum(1 for _ in maps)
-    live, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-    return {"descriptors": len(os.listdir("/proc/self/fd")), "mappings": mappings, "live": live,
-            "reserved": reserved}
-
-
-def add_up(torch, tasks, answers):
-    """Adds up what it is sent, fifty at a time, and drops it."""
-    total = count = 0
-    while not isinstance(x := tasks.get(), str) or x != "end":
-        if isinstance(x, str):
-            answers.put(census(torch))
-            continue
-        total, count = total + x[-1].item(), count + 1
-        if count % 50 == 0:
-            answers.put(total)
-    answers.put("ended")
-
-
-def case_many_tensors(torch, note):
-    """Ten thousand tensors that go to two other processes and are dropped leave nothing behind."""
-    children = Children(torch, "add_up", 2)
-
-    def send(count):
-        for i in range(0, count, 50):
-            for tasks, _ in children.queues:
-                for k in range(50):
-                    tasks.put(torch.ones(997 * ((i + k) % 40 + 1), device="cuda"))
-            totals = children.get()
-        return totals
-
-    def ask_all():
-        children.put("census")
-        return [census(torch), *children.get()]
-
-    sums = [send(500)]
-    before = ask_all()
-    sums.append(send(5000))
-    grown = [{key: b[key] - a[key] for key in a} for a, b in zip(before, ask_all())]
-    note["before"], note["grown"] = before, grown
-    children.put("end")
-    ended, status, live = children.get(), children.end(), torch.cuda.memory_allocated()
-    note["reserved_at_end"] = held(torch)
-    # torch has a file for each 10,000 reference counts. Of what is live still, a tensor or two, an
-    # allocator may keep some segments.
-    most = {"descriptors": 4, "mappings": 16, "live": 0, "reserved": 16 * MIB}
-    return sums, ended, status, live, [[g[key] > most[key] for key in most] for g in grown]
-
-
 # ---- Several devices, and NCCL ----
 
 
@@ -542,28 +413,6 @@ def reduced_in_pool(torch, dist, rank, backend, pool):
     backend.register_mem_pool(pool)
     found = reduced(torch, dist, rank, x)
     backend.deregister_mem_pool(pool)
-    return found
-
-
-NO_NCCL_POOL = "NCCL mem allocator is not supported in this NCCL version"
-
-
-def case_nccl_pool(torch, note):
-    """NCCL's own pool, with a side stream, in a group of one."""
-    with tempfile.TemporaryDirectory() as folder:
-        dist = join_group(torch, os.path.join(folder, "store"), 0, 1)
-        backend = dist.group.WORLD._get_backend(torch.device("cuda"))
-        try:
-            pool = torch.cuda.MemPool(backend.mem_allocator)
-        except RuntimeError as error:
-            if NO_NCCL_POOL not in str(error):
-                raise
-            found = side_by_side.LEFT_OUT + NO_NCCL_POOL
-        else:
-            found = side_stream_pool(torch, pool)
-            found.append(reduced_in_pool(torch, dist, 0, backend, pool))
-            del pool
-        dist.destroy_process_group()
     return found
 
 

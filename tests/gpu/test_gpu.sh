@@ -49,12 +49,6 @@ else
   ok 'no driver: says so' ends_with 'skipped: no GPU'
 fi
 
-for arguments in '--seed' '--seed 0' '--seed x' '--seed 1x' '--fake' 'nonsense'; do
-  # shellcheck disable=SC2086
-  ok "refused: $arguments" run 2 "$build/gpu_test" $arguments
-  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
-done
-
 # plant NAME EDIT FINDING: gpu_play finds that if gmlake.h has this defect.
 plant() {
   sed "$2" gmlake.h >"$dir/gmlake.h"

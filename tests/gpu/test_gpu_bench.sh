@@ -104,12 +104,6 @@ ok 'Markdown: row' prints '| small | 0.13 | 0.13 | 0.13 | 0 | '
 ok 'Markdown: rule' prints '|---|---:|'
 ok 'too large' prints 'large does not fit: 140.00 GiB live'
 
-for arguments in '--json' '--repeat 0' '--repeat 100' '--repeat 1x' '--chunk-mib 3' \
-  '--peer-ops -1' '--limit-gib' '--copy-mib 8' '--copy-mib 24'; do
-  # shellcheck disable=SC2086
-  ok "refused: $arguments" run 2 $arguments
-  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
-done
 fails 'no such trace' 1 "$dir/none.gmtrace: No such file or directory" operation \
   "$dir/none.gmtrace"
 ok 'unwritable document' run 1 --json "$dir/none/x" bandwidth

@@ -121,12 +121,6 @@ gives 'a table' 'train                tensile+ ' --divide 16 --iterations 1 --se
   "$dir/train.gmgraph"
 
 fails 'no file' 1 "$dir/none.gmgraph: No such file or directory" --divide 16 "$dir/none.gmgraph"
-for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--divide x' \
-  '--jitter 1'; do
-  # shellcheck disable=SC2086
-  ok "refused: $arguments" run 2 $arguments
-  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
-done
 
 # plant NAME EDIT [GRAPH]: the bytes are wrong if gmlake_offload.h has this defect. The seed is the
 # order in which the fake driver takes work up; plans depend on measured times, so that one order

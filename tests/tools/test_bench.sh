@@ -134,9 +134,6 @@ ok 'no peer' peer part.so "$opens $takes"
 refused 'no peer: refused' 2 'part.so: it lacks a function of bench/peer.h' --peer "$dir/part.so" \
   random-64
 ok 'no library' run 2 --peer "$dir/small.gmtrace" random-64
-ok 'too many peers' run 2 --peer "$dir/out.so" --peer "$dir/out.so" --peer "$dir/out.so" \
-  --peer "$dir/out.so" random-64
-ok 'too many peers: reason' says 'bench: --peer takes FILE, at most 3 times'
 
 # A library that cannot be loaded stands before the system's, if it has one.
 for name in libmimalloc.so.2 libmimalloc.so.3 libmimalloc.so; do : >"$dir/$name"; done
@@ -159,10 +156,8 @@ cd "$OLDPWD" || exit 1
 
 # ---- Bad input ----
 
-for arguments in '--json' '--repeat 0' '--repeat 100' '--repeat 1x' '--ops -1' '--ops' \
-  '--floor-divisor 0' '--scale-blocks 99999' '--scale-blocks 4194305' 'random-65' '--peer' \
-  '--peer none.so' '--once lake' '--once torch random-64' '--once lake loads' \
-  '--once lake lifo fifo'; do
+for arguments in 'random-65' '--peer none.so' '--once lake' '--once torch random-64' \
+  '--once lake loads' '--once lake lifo fifo'; do
   # shellcheck disable=SC2086
   ok "refused: $arguments" run 2 $arguments
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
