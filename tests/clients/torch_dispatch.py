@@ -15,7 +15,6 @@ import ctypes
 import functools
 import gc
 import io
-import json
 import os
 import sys
 import threading
@@ -93,51 +92,11 @@ def check_graphs(record, folder):
 # ---- Sessions ----
 
 
-class Judge:
-    """In place of session.Calls."""
-
-    def __init__(self, path, path_of_operators):
-        self.library = ctypes.CDLL(path)
-        self.step = self.library.gmlake_torch_offload_step
-        self.made = self.library.gmlake_torch_offload_made
-        self.keep = self.library.gmlake_torch_offload_keep
-        self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
-        self.made.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        self.keep.argtypes = [ctypes.c_uint64]
-        for function in (self.step, self.made, self.keep):
-            function.restype = ctypes.c_char_p
-        operators = ctypes.PyDLL(path_of_operators)
-        self.watch = operators.gmlake_torch_offload_watch
-        self.watch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
-        self.pause = operators.gmlake_torch_offload_pause
-        self.look = operators.gmlake_torch_offload_look
-        self.watch.restype = self.look.restype = ctypes.c_char_p
-        self.marks = 0
-
-    def open(self, *_):
-        self.library.judge_switch(1)
-
-    def close(self):
-        self.library.judge_switch(0)
-
-    def mark(self):
-        self.marks += 1
-
-    def region(self):
-        return 0, False
-
-    def recompute(self, region):
-        pass
-
-    def region_end(self):
-        pass
-
-    def stats_json(self, device, buffer, size):
-        names = "step_count", "plan_count", "plan_added_ns", "step_ns", "in_bytes"
-        text = json.dumps(dict.fromkeys(names, 0)).encode()
-        if buffer is not None:
-            buffer.value = text
-        return len(text)
+def judge_of(session, path, path_of_operators):
+    """What a session calls, of torch_judge.c's library, which stays at hand."""
+    judge = session.Calls(path, path_of_operators)
+    judge.library = ctypes.CDLL(path)
+    return judge
 
 
 class Layer(torch.nn.Module):
@@ -847,15 +806,14 @@ def check_groups(session, judge):
     parameters = [torch.nn.Parameter(torch.ones(1 << 14)) for _ in range(8)]
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     own = session.Session(judge, torch.device("cpu"), 32 * 3 << 16)
-    before = judge.marks
     own._before_step(optimizer)
     assert [len(group["params"]) for group in optimizer.param_groups] == [3, 3, 2]
     own._after_step(optimizer)
     assert [len(group["params"]) for group in optimizer.param_groups] == [8]
-    assert judge.marks == before + 1
+    assert own.mark_count == 1
     own._before_step(other := torch.optim.SGD(parameters[:1], lr=0.1))
     own._after_step(other)
-    assert judge.marks == before + 1  # only the first optimizer ends iterations
+    assert own.mark_count == 1  # only the first optimizer ends iterations
     assert session.ends_of([5, 5, 5, 20, 1], 10) == [2, 3, 4, 5]
     assert session.ends_of([], 10) == [0]
 
@@ -866,8 +824,8 @@ if __name__ == "__main__":
 
     if len(sys.argv) == 2:
         check_graphs(record, sys.argv[1])
-    elif hasattr(ctypes.CDLL(sys.argv[2]), "judge_switch"):
-        judge = Judge(*sys.argv[2:])
+    elif hasattr(ctypes.CDLL(sys.argv[2]), "judge_log"):
+        judge = judge_of(session, *sys.argv[2:])
         check_session(session, judge)
         check_groups(session, judge)
         if IS_OLD:  # a newer one executes other operators where a mode is on

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,18 +86,40 @@ API void free(void *ptr) {
   if (!r) __libc_free(ptr);
 }
 
-/* ---- What the test, and operators.cpp, call instead of the library --------------------------- */
+/* ---- What session.py and operators.cpp call instead of the library --------------------------- */
 
-API void judge_switch(int on) {
+#define TOLD(name) API const char *gmlake_torch_offload_##name
+
+static const char *turn(int on) {
   size_t i;
   pthread_mutex_lock(&mutex);
   is_on = on;
   for (i = 0; i < REGIONS_MAX; i++)
     if (regions[i].ptr && !on) set_open(&regions[i], 2);
   pthread_mutex_unlock(&mutex);
+  return NULL;
+}
+TOLD(open)(int device, size_t limit, size_t min, size_t max, size_t chunk, int checked) {
+  return turn(1);
+}
+TOLD(close)(void) { return turn(0); }
+
+/* Nothing is planned, recorded or captured. */
+TOLD(mark)(void) { return NULL; }
+TOLD(region)(uint64_t *region, int *is_kept) { return *region = 0, *is_kept = 0, NULL; }
+TOLD(recompute)(uint64_t region) { return NULL; }
+TOLD(region_end)(void) { return NULL; }
+TOLD(record)(const char *path) { return NULL; }
+TOLD(plan_json)(int device, const char **json) { return *json = NULL, "nothing is planned"; }
+TOLD(begin_capture)(void) { return NULL; }
+TOLD(end_capture)(uint64_t *graph) { return *graph = 0, NULL; }
+TOLD(replay)(uint64_t graph) { return NULL; }
+API void gmlake_torch_offload_forget_graph(uint64_t graph) {}
+API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) {
+  return snprintf(buffer, size, "{\"step_count\": 0, \"plan_count\": 0, \"in_bytes\": 0}");
 }
 
-API const char *gmlake_torch_offload_keep(uint64_t address) {
+TOLD(keep)(uint64_t address) {
   region *r;
   pthread_mutex_lock(&mutex);
   if ((r = find((void *)(uintptr_t)address)) != NULL) {
@@ -108,7 +131,7 @@ API const char *gmlake_torch_offload_keep(uint64_t address) {
   return NULL;
 }
 
-API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) {
+TOLD(made)(const uint64_t *addresses, size_t count) {
   region *r;
   size_t i;
   pthread_mutex_lock(&mutex);
@@ -118,11 +141,9 @@ API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t coun
   return NULL;
 }
 
-API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses, size_t reads,
-                                          size_t writes) {
+TOLD(step)(uint64_t key, const uint64_t *addresses, size_t reads, size_t writes) {
   region *r;
   size_t i;
-  (void)key;
   pthread_mutex_lock(&mutex);
   step_log[step_count % STEPS_MAX][0] = (int)reads;
   step_log[step_count % STEPS_MAX][1] = (int)writes;

@@ -20,7 +20,6 @@ from torch_package import package
 
 package()
 from gmlake_torch import session  # noqa: E402: a package that package() makes
-from torch_dispatch import Judge  # noqa: E402
 
 # Of each operator, and of all operators one in so many; all, with TEST_WHOLE=yes, as each night.
 SAMPLES, PART = (4, 1) if os.environ.get("TEST_WHOLE") else (1, 6)
@@ -129,7 +128,7 @@ def run_apart(op, judge):
 
 
 def main():
-    judge, names = Judge(*sys.argv[1:3]), sys.argv[3:]
+    judge, names = session.Calls(*sys.argv[1:3]), sys.argv[3:]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     count, failures = 0, []
