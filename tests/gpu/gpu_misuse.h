@@ -2,10 +2,11 @@
    rows, each with what an H200 answered (driver 580). The rule that the mock is held to: whatever
    the driver refuses, the mock refuses. Include after gpu_fixture.h.
 
-   A row is a line of calls: behind `;` comes one that the calls before prepare, and where one of
-   those is refused, that is the row's answer. The last one's answer is the row's; `&` joins calls
-   that are decisive together: the first refusal answers. In front of a call `~` says that its
-   answer is of no interest, `@` that another thread makes it, `%` that a forked child does.
+   A row is a line of calls, in a process of its own: behind `;` comes one that the calls before
+   prepare, and where one of those is refused, that is the row's answer. The last one's answer is
+   the row's; `&` joins calls that are decisive together: the first refusal answers. In front of a
+   call `~` says that its answer is of no interest, `@` that another thread makes it, `%` that a
+   forked child does; in front of a line `!` that nobody has called cuInit.
 
    Granules count places of the reservation and bytes: `1`, `.5`; `1+` is a granule and a byte,
    `64b` bytes, `2T` TiB, `all` more than the device has. Handles are a, b and w, of 1, 1 and 2
@@ -16,18 +17,14 @@
 
 #define RESERVED_GRANULES 8
 #define ARGUMENTS_MAX 5
-#define FULL_MAX 4096
 #define NO_ANSWER (-1)
 #define DIED (-2) /* the call ended its process */
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-enum { SHARED, ALONE, UNINITIALISED }; /* processes; the last without cuInit */
-
 typedef struct row {
   const char *name;
   int recorded;
-  int process;
   const char *line;
 } row;
 
@@ -35,108 +32,105 @@ typedef struct row {
 #define MEMORY_ELSEWHERE "@create 1 & @reserve 1 & @map 0 a & @grant 0 1 & @unmap 0 1"
 
 static const row rows[] = {
-    {"create before cuInit", 3, UNINITIALISED, "create 1"},
-    {"reserve before cuInit", 3, UNINITIALISED, "reserve 1"},
-    {"create in a forked child", 3, ALONE, "%create 1"},
-    {"reserve in a forked child", 3, ALONE, "%reserve 1"},
-    {"cuInit in a forked child", 3, ALONE, "%init"},
-    {"unmap under a running kernel, synchronise", 700, ALONE,
+    {"create before cuInit", 3, "!create 1"},
+    {"reserve before cuInit", 3, "!reserve 1"},
+    {"create in a forked child", 3, "%create 1"},
+    {"reserve in a forked child", 3, "%reserve 1"},
+    {"cuInit in a forked child", 3, "%init"},
+    {"unmap under a running kernel, synchronise", 700,
      "map 0 w; grant 0 2; spin s 50; kernel 0 2; unmap 0 2; await s"},
-    {"kernel writes to address 0, synchronise", 700, ALONE, "kernel null 64b; await s"},
-    {"event query after a fault", 700, ALONE, "record o; ~kernel null 64b; ~await s; query"},
-    {"memory info after a fault", 700, ALONE, "~kernel null 64b; ~await s; info"},
-    {"create, reserve, map, unmap after a fault", 0, ALONE, "~kernel null 64b; ~await s; " MEMORY},
-    {"record an event on a destroyed stream", DIED, ALONE, "open 1; close; record t"},
-    {"wait for an event on a destroyed stream", DIED, ALONE, "open 1; record o; close; wait t"},
-    {"unmap what was never mapped", 0, SHARED, "unmap 0 1"},
-    {"map less than the handle", 801, SHARED, "map 0 w 1"},
-    {"map from an offset", 801, SHARED, "map 0 w 1 1"},
-    {"map with flags", 1, SHARED, "map 0 a 1 0 1"},
-    {"map at half a granule", 1, SHARED, "map .5 a"},
-    {"map past the reservation's end", 0, SHARED, "map 7 w"},
-    {"map outside any reservation", 1, SHARED, "lose 1; map gone a"},
-    {"map twice at one address", 1, SHARED, "map 0 a; map 0 b"},
-    {"map over a mapping", 1, SHARED, "map 1 a; map 0 w"},
-    {"map one handle twice", 0, SHARED, "map 0 a; map 1 a"},
-    {"map handle 0", 1, SHARED, "map 0 0"},
-    {"map a released handle that is mapped elsewhere", 0, SHARED, "map 0 a; release a; map 1 a"},
-    {"unmap half a mapping", 1, SHARED, "map 0 w; unmap 0 1"},
-    {"unmap a mapping and a hole", 0, SHARED, "map 0 a; unmap 0 2"},
-    {"read what was unmapped with a hole", 1, SHARED, "map 0 a; grant 0 1; unmap 0 2; read 0"},
-    {"unmap two mappings at once", 0, SHARED, "map 0 a; map 1 b; unmap 0 2"},
-    {"unmap across two mappings", 1, SHARED, "map 0 w; map 2 a; unmap 1 2"},
-    {"unmap twice", 0, SHARED, "map 0 a; unmap 0 1; unmap 0 1"},
-    {"read before access is set", 1, SHARED, "map 0 a; read 0"},
-    {"memset before access is set", 1, SHARED, "map 0 a; set 0"},
-    {"access to half a mapping", 1, SHARED, "map 0 w; grant 0 1"},
-    {"read after that", 1, SHARED, "map 0 w; ~grant 0 1; read 0"},
-    {"access to a mapping and a hole", 1, SHARED, "map 0 a; grant 0 2"},
-    {"read after that", 1, SHARED, "map 0 a; ~grant 0 2; read 0"},
-    {"access to what is not mapped", 1, SHARED, "grant 0 1"},
-    {"access set twice", 0, SHARED, "map 0 a; grant 0 1; grant 0 1"},
-    {"access for nobody", 1, SHARED, "map 0 a; grant 0 1 nobody"},
-    {"read what is not mapped", 1, SHARED, "read 0"},
-    {"free addresses that are mapped", 1, SHARED, "map 0 a; free 0 8"},
-    {"read after that", 0, SHARED, "map 0 a; grant 0 1; ~free 0 8; read 0"},
-    {"free a part of a reservation", 1, SHARED, "free 0 1"},
-    {"free from the middle of a reservation", 1, SHARED, "free 1 7"},
-    {"free addresses twice", 1, SHARED, "lose 1; free gone 1"},
-    {"reserve a granule and a byte", 1, SHARED, "reserve 1+"},
-    {"reserve half a granule", 1, SHARED, "reserve .5"},
-    {"reserve nothing", 1, SHARED, "reserve 0"},
-    {"reserve aligned to 3", 1, SHARED, "reserve 1 3b"},
-    {"reserve aligned to 1 TiB", 0, SHARED, "reserve 1 1T"},
-    {"reserve 120 TiB", 2, SHARED, "reserve 120T"},
-    {"reserve with flags", 1, SHARED, "reserve 1 0 1"},
-    {"release what is mapped", 0, SHARED, "map 0 a; grant 0 1; release a"},
-    {"write to what was released mapped", 0, SHARED, "map 0 a; grant 0 1; release a; write 0"},
-    {"retain the handle of what was released mapped", 0, SHARED,
-     "map 0 a; grant 0 1; release a; retain 0"},
-    {"retain the handle of what is not mapped", 1, SHARED, "retain 0"},
-    {"release twice", 1, SHARED, "release a; release a"},
-    {"create one granule and a half", 1, SHARED, "create 1.5"},
-    {"create nothing", 1, SHARED, "create 0"},
-    {"create more than the device has", 2, SHARED, "create all"},
-    {"create with flags", 1, SHARED, "create 1 1"},
-    {"create without a type", 1, SHARED, "create 1 0 0"},
-    {"create on device 1000", 101, SHARED, "create 1 0 1 1000"},
-    {"create when the device is full", 2, SHARED, "fill"},
-    {"map and set access when the device is full", 0, SHARED, "~fill; map 0 a & grant 0 1"},
-    {"create, reserve, map, unmap without a context", 0, SHARED, "leave; " MEMORY},
-    {"query an event never recorded", 0, SHARED, "query"},
-    {"await an event never recorded", 0, SHARED, "await"},
-    {"wait on a stream for an event never recorded", 0, SHARED, "wait s"},
-    {"destroy an event that a stream waits for", 0, SHARED, "spin s 2; record s; wait o; destroy"},
-    {"destroy a stream at work", 0, SHARED, "open 1; spin t 2; close"},
-    {"await an event of a destroyed stream", 0, SHARED, "open 1; spin t 2; record t; close; await"},
-    {"memory calls in a global capture, end", 0, SHARED, "begin 0; " MEMORY " & end"},
-    {"memory calls in a thread-local capture, end", 0, SHARED, "begin 1; " MEMORY " & end"},
-    {"memory calls in a relaxed capture, end", 0, SHARED, "begin 2; " MEMORY " & end"},
-    {"event query in a global capture", 900, SHARED, "record o; begin 0; query"},
-    {"event query in a thread-local capture", 900, SHARED, "record o; begin 1; query"},
-    {"event query in a relaxed capture", 0, SHARED, "record o; begin 2; query"},
-    {"end of a capture after an event query", 901, SHARED, "record o; begin 0; ~query; end"},
-    {"event query in it under the relaxed exchange, end", 0, SHARED,
+    {"kernel writes to address 0, synchronise", 700, "kernel null 64b; await s"},
+    {"event query after a fault", 700, "record o; ~kernel null 64b; ~await s; query"},
+    {"memory info after a fault", 700, "~kernel null 64b; ~await s; info"},
+    {"create, reserve, map, unmap after a fault", 0, "~kernel null 64b; ~await s; " MEMORY},
+    {"record an event on a destroyed stream", DIED, "open 1; close; record t"},
+    {"wait for an event on a destroyed stream", DIED, "open 1; record o; close; wait t"},
+    {"unmap what was never mapped", 0, "unmap 0 1"},
+    {"map less than the handle", 801, "map 0 w 1"},
+    {"map from an offset", 801, "map 0 w 1 1"},
+    {"map with flags", 1, "map 0 a 1 0 1"},
+    {"map at half a granule", 1, "map .5 a"},
+    {"map past the reservation's end", 0, "map 7 w"},
+    {"map outside any reservation", 1, "lose 1; map gone a"},
+    {"map twice at one address", 1, "map 0 a; map 0 b"},
+    {"map over a mapping", 1, "map 1 a; map 0 w"},
+    {"map one handle twice", 0, "map 0 a; map 1 a"},
+    {"map handle 0", 1, "map 0 0"},
+    {"map a released handle that is mapped elsewhere", 0, "map 0 a; release a; map 1 a"},
+    {"unmap half a mapping", 1, "map 0 w; unmap 0 1"},
+    {"unmap a mapping and a hole", 0, "map 0 a; unmap 0 2"},
+    {"read what was unmapped with a hole", 1, "map 0 a; grant 0 1; unmap 0 2; read 0"},
+    {"unmap two mappings at once", 0, "map 0 a; map 1 b; unmap 0 2"},
+    {"unmap across two mappings", 1, "map 0 w; map 2 a; unmap 1 2"},
+    {"unmap twice", 0, "map 0 a; unmap 0 1; unmap 0 1"},
+    {"read before access is set", 1, "map 0 a; read 0"},
+    {"memset before access is set", 1, "map 0 a; set 0"},
+    {"access to half a mapping", 1, "map 0 w; grant 0 1"},
+    {"read after that", 1, "map 0 w; ~grant 0 1; read 0"},
+    {"access to a mapping and a hole", 1, "map 0 a; grant 0 2"},
+    {"read after that", 1, "map 0 a; ~grant 0 2; read 0"},
+    {"access to what is not mapped", 1, "grant 0 1"},
+    {"access set twice", 0, "map 0 a; grant 0 1; grant 0 1"},
+    {"access for nobody", 1, "map 0 a; grant 0 1 nobody"},
+    {"read what is not mapped", 1, "read 0"},
+    {"free addresses that are mapped", 1, "map 0 a; free 0 8"},
+    {"read after that", 0, "map 0 a; grant 0 1; ~free 0 8; read 0"},
+    {"free a part of a reservation", 1, "free 0 1"},
+    {"free from the middle of a reservation", 1, "free 1 7"},
+    {"free addresses twice", 1, "lose 1; free gone 1"},
+    {"reserve a granule and a byte", 1, "reserve 1+"},
+    {"reserve half a granule", 1, "reserve .5"},
+    {"reserve nothing", 1, "reserve 0"},
+    {"reserve aligned to 3", 1, "reserve 1 3b"},
+    {"reserve aligned to 1 TiB", 0, "reserve 1 1T"},
+    {"reserve 120 TiB", 2, "reserve 120T"},
+    {"reserve with flags", 1, "reserve 1 0 1"},
+    {"release what is mapped", 0, "map 0 a; grant 0 1; release a"},
+    {"write to what was released mapped", 0, "map 0 a; grant 0 1; release a; write 0"},
+    {"retain the handle of what was released mapped", 0, "map 0 a; grant 0 1; release a; retain 0"},
+    {"retain the handle of what is not mapped", 1, "retain 0"},
+    {"release twice", 1, "release a; release a"},
+    {"create one granule and a half", 1, "create 1.5"},
+    {"create nothing", 1, "create 0"},
+    {"create more than the device has", 2, "create all"},
+    {"create with flags", 1, "create 1 1"},
+    {"create without a type", 1, "create 1 0 0"},
+    {"create on device 1000", 101, "create 1 0 1 1000"},
+    {"create when the device is full", 2, "fill"},
+    {"map and set access when the device is full", 0, "~fill; map 0 a & grant 0 1"},
+    {"create, reserve, map, unmap without a context", 0, "leave; " MEMORY},
+    {"query an event never recorded", 0, "query"},
+    {"await an event never recorded", 0, "await"},
+    {"wait on a stream for an event never recorded", 0, "wait s"},
+    {"destroy an event that a stream waits for", 0, "spin s 2; record s; wait o; destroy"},
+    {"destroy a stream at work", 0, "open 1; spin t 2; close"},
+    {"await an event of a destroyed stream", 0, "open 1; spin t 2; record t; close; await"},
+    {"memory calls in a global capture, end", 0, "begin 0; " MEMORY " & end"},
+    {"memory calls in a thread-local capture, end", 0, "begin 1; " MEMORY " & end"},
+    {"memory calls in a relaxed capture, end", 0, "begin 2; " MEMORY " & end"},
+    {"event query in a global capture", 900, "record o; begin 0; query"},
+    {"event query in a thread-local capture", 900, "record o; begin 1; query"},
+    {"event query in a relaxed capture", 0, "record o; begin 2; query"},
+    {"end of a capture after an event query", 901, "record o; begin 0; ~query; end"},
+    {"event query in it under the relaxed exchange, end", 0,
      "record o; begin 0; exchange 2 & query & exchange & end"},
-    {"await an event in a global capture", 900, SHARED, "record o; begin 0; await"},
-    {"cuMemAlloc in a global capture", 900, SHARED, "begin 0; alloc"},
-    {"cuMemAlloc in a thread-local capture", 900, SHARED, "begin 1; alloc"},
-    {"cuMemAlloc in a relaxed capture", 0, SHARED, "begin 2; alloc"},
-    {"event query on another thread, global", 900, SHARED, "record o; begin 0; @query"},
-    {"event query on another thread, thread-local", 0, SHARED, "record o; begin 1; @query"},
-    {"memory calls on another thread, global, end", 0, SHARED,
-     "begin 0; " MEMORY_ELSEWHERE " & end"},
-    {"memory calls on another thread, thread-local, end", 0, SHARED,
-     "begin 1; " MEMORY_ELSEWHERE " & end"},
-    {"begin a capture twice", 401, SHARED, "begin 2; begin 2"},
-    {"capture the legacy stream", 900, SHARED, "begin 2 l"},
-    {"end without a capture", 401, SHARED, "end"},
-    {"synchronise a captured stream", 900, SHARED, "begin 2; await s"},
-    {"query a captured stream", 900, SHARED, "begin 2; query s"},
-    {"query an event recorded in a capture", 907, SHARED, "begin 2; ~record s; query"},
-    {"wait in a capture for an event outside", 905, SHARED, "record o; begin 2; wait s"},
-    {"legacy stream while a blocking one is captured", 906, SHARED, "open 0; begin 2 t & record l"},
-    {"exchange to capture mode 7", 0, SHARED, "exchange 7"},
+    {"await an event in a global capture", 900, "record o; begin 0; await"},
+    {"cuMemAlloc in a global capture", 900, "begin 0; alloc"},
+    {"cuMemAlloc in a thread-local capture", 900, "begin 1; alloc"},
+    {"cuMemAlloc in a relaxed capture", 0, "begin 2; alloc"},
+    {"event query on another thread, global", 900, "record o; begin 0; @query"},
+    {"event query on another thread, thread-local", 0, "record o; begin 1; @query"},
+    {"memory calls on another thread, global, end", 0, "begin 0; " MEMORY_ELSEWHERE " & end"},
+    {"memory calls on another thread, thread-local, end", 0, "begin 1; " MEMORY_ELSEWHERE " & end"},
+    {"begin a capture twice", 401, "begin 2; begin 2"},
+    {"capture the legacy stream", 900, "begin 2 l"},
+    {"end without a capture", 401, "end"},
+    {"synchronise a captured stream", 900, "begin 2; await s"},
+    {"query a captured stream", 900, "begin 2; query s"},
+    {"query an event recorded in a capture", 907, "begin 2; ~record s; query"},
+    {"wait in a capture for an event outside", 905, "record o; begin 2; wait s"},
+    {"legacy stream while a blocking one is captured", 906, "open 0; begin 2 t & record l"},
+    {"exchange to capture mode 7", 0, "exchange 7"},
 };
 
 /* What every row finds: a reservation, three handles, two streams, an event. */
@@ -147,18 +141,13 @@ typedef struct stage {
   CUcontext context;
   CUmemAllocationProp prop;
   size_t granule;
-  CUdeviceptr base, gone, allocated; /* allocated: by cuMemAlloc; 0: nothing */
+  CUdeviceptr base, gone;
   CUmemGenericAllocationHandle handles[3];
-  int is_released[3];
   CUstream streams[4]; /* s, o, l and t */
-  int is_open;         /* t is */
   CUevent event;
-  CUstream captured; /* the stream that is being captured */
-  int is_capturing;
+  CUstream captured;        /* the stream that is, or would be, captured */
   CUstreamCaptureMode mode; /* that the last exchange gave */
-  CUmemGenericAllocationHandle fill[FULL_MAX];
-  size_t fill_count;
-  const char *broken; /* a call that only prepares was refused here; NULL: none was */
+  int is_broken;            /* a call that only prepares was refused */
 } stage;
 
 typedef struct words { /* of one call */
@@ -236,12 +225,6 @@ static CUresult do_create(stage *s, const words *w) {
   return code;
 }
 
-static CUresult do_release(stage *s, const words *w) {
-  const CUresult code = s->gpu.cuMemRelease(handle_of(s, w->of[1]));
-  if (code == CUDA_SUCCESS) s->is_released[index_of("abw", w->of[1])] = 1;
-  return code;
-}
-
 static CUresult do_retain(stage *s, const words *w) {
   CUmemGenericAllocationHandle handle = 0;
   const CUresult code =
@@ -252,48 +235,20 @@ static CUresult do_retain(stage *s, const words *w) {
 
 /* Fills the device by ever smaller handles; the answer is the refusal of the smallest. */
 static CUresult do_fill(stage *s) {
+  CUmemGenericAllocationHandle handle;
   CUresult code = CUDA_SUCCESS;
   size_t bytes = 2 * GIB;
-  while (s->fill_count < FULL_MAX && bytes >= s->granule) {
-    code = s->gpu.cuMemCreate(&s->fill[s->fill_count], bytes, &s->prop, 0);
-    if (code == CUDA_SUCCESS)
-      s->fill_count++;
-    else
-      bytes /= 2;
+  while (bytes >= s->granule) {
+    code = s->gpu.cuMemCreate(&handle, bytes, &s->prop, 0);
+    if (code != CUDA_SUCCESS) bytes /= 2;
   }
   return code;
 }
 
-static CUresult do_close(stage *s) {
-  s->is_open = 0;
-  return s->gpu.cuStreamDestroy(s->streams[3]);
-}
-
-static CUresult do_destroy(stage *s) {
-  const CUevent event = s->event;
-  s->event = NULL;
-  return s->gpu.cuEventDestroy(event);
-}
-
 /* begin MODE [STREAM]: 0 global, 1 thread-local, 2 relaxed */
 static CUresult do_begin(stage *s, const words *w) {
-  const CUstream stream = stream_of(s, *w->of[2] ? w->of[2] : "s");
-  const CUresult code =
-      s->gpu.cuStreamBeginCapture(stream, (CUstreamCaptureMode)number_of(w->of[1]));
-  if (code != CUDA_SUCCESS) return code;
-  s->captured = stream;
-  s->is_capturing = 1;
-  return code;
-}
-
-/* The capture may be spoilt by then, or never have begun. */
-static CUresult do_end(stage *s) {
-  CUgraph graph = NULL;
-  const CUresult code =
-      s->gpu.cuStreamEndCapture(s->is_capturing ? s->captured : s->streams[0], &graph);
-  if (graph) (void)s->gpu.cuGraphDestroy(graph);
-  s->is_capturing = 0;
-  return code;
+  s->captured = stream_of(s, *w->of[2] ? w->of[2] : "s");
+  return s->gpu.cuStreamBeginCapture(s->captured, (CUstreamCaptureMode)number_of(w->of[1]));
 }
 
 #define IS(name) (strcmp(w->of[0], name) == 0)
@@ -305,6 +260,7 @@ static CUresult do_end(stage *s) {
 static CUresult call_on_memory(stage *s, const words *w) {
   uint32_t word = 1;
   size_t free_bytes, total_bytes;
+  CUdeviceptr allocated;
   if (IS("map"))
     return s->gpu.cuMemMap(AT,
                            bytes_of(s, *w->of[3]          ? w->of[3]
@@ -320,34 +276,30 @@ static CUresult call_on_memory(stage *s, const words *w) {
   if (IS("kernel")) return gpu_fill(&s->gpu, &s->kernels, s->streams[0], AT, BYTES / 4, 1);
   if (IS("reserve") || IS("lose")) return do_reserve(s, w);
   if (IS("create")) return do_create(s, w);
-  if (IS("release")) return do_release(s, w);
+  if (IS("release")) return s->gpu.cuMemRelease(handle_of(s, w->of[1]));
   if (IS("retain")) return do_retain(s, w);
   if (IS("fill")) return do_fill(s);
-  if (IS("alloc")) return s->gpu.cuMemAlloc(&s->allocated, 1024);
+  if (IS("alloc")) return s->gpu.cuMemAlloc(&allocated, 1024);
   if (IS("info")) return s->gpu.cuMemGetInfo(&free_bytes, &total_bytes);
   fail("%s: no such call", w->of[0]);
 }
 
 /* Of streams, events, captures: spin STREAM MILLISECONDS, exchange [MODE], without one back. */
 static CUresult call_one(stage *s, const words *w) {
-  CUresult code;
+  CUgraph graph;
   if (IS("init")) return s->gpu.cuInit(0);
   if (IS("leave")) return s->gpu.cuCtxSetCurrent(NULL);
-  if (IS("open")) {
-    code = s->gpu.cuStreamCreate(&s->streams[3], number_of(w->of[1]));
-    s->is_open = code == CUDA_SUCCESS;
-    return code;
-  }
-  if (IS("close")) return do_close(s);
+  if (IS("open")) return s->gpu.cuStreamCreate(&s->streams[3], number_of(w->of[1]));
+  if (IS("close")) return s->gpu.cuStreamDestroy(s->streams[3]);
   if (IS("spin")) return gpu_spin(&s->gpu, &s->kernels, STREAM, number_of(w->of[2]) * MS_NS);
   if (IS("record")) return s->gpu.cuEventRecord(s->event, STREAM);
   if (IS("wait")) return s->gpu.cuStreamWaitEvent(STREAM, s->event, 0);
   if (IS("query")) return *w->of[1] ? s->gpu.cuStreamQuery(STREAM) : s->gpu.cuEventQuery(s->event);
   if (IS("await"))
     return *w->of[1] ? s->gpu.cuStreamSynchronize(STREAM) : s->gpu.cuEventSynchronize(s->event);
-  if (IS("destroy")) return do_destroy(s);
+  if (IS("destroy")) return s->gpu.cuEventDestroy(s->event);
   if (IS("begin")) return do_begin(s, w);
-  if (IS("end")) return do_end(s);
+  if (IS("end")) return s->gpu.cuStreamEndCapture(s->captured, &graph);
   if (!IS("exchange")) return call_on_memory(s, w);
   if (*w->of[1]) s->mode = (CUstreamCaptureMode)number_of(w->of[1]);
   return s->gpu.cuThreadExchangeStreamCaptureMode(&s->mode);
@@ -416,7 +368,7 @@ static CUresult play(stage *s, const char *line) {
     const size_t length = strcspn(line, ";&");
     code = call(s, line, length, how);
     if (how == '~') code = CUDA_SUCCESS;
-    if (code != CUDA_SUCCESS && line[length] == ';') s->broken = line;
+    s->is_broken = code != CUDA_SUCCESS && line[length] == ';';
     if (code != CUDA_SUCCESS) return code;
     line += length;
     line += strspn(line, ";& ");
@@ -426,102 +378,62 @@ static CUresult play(stage *s, const char *line) {
 
 /* ---- Running it ------------------------------------------------------------------------------ */
 
-/* A call that prepares the rows; where it is refused, none can be run. */
-#define PREPARE(call)                 \
-  do {                                \
-    const CUresult prepared = (call); \
-    if (prepared != CUDA_SUCCESS) {   \
-      s->broken = #call;              \
-      return prepared;                \
-    }                                 \
+/* What is not there for a row makes no answer. */
+#define PREPARE(call)                   \
+  do {                                  \
+    if ((call) != CUDA_SUCCESS) return; \
   } while (0)
 
-/* pre: s->gpu is open. */
-static CUresult stage_start(stage *s) {
-  PREPARE(s->gpu.cuInit(0));
-  PREPARE(s->gpu.cuDeviceGet(&s->device, 0));
-  PREPARE(s->gpu.cuDevicePrimaryCtxRetain(&s->context, s->device));
-  PREPARE(s->gpu.cuCtxSetCurrent(s->context));
-  PREPARE(gpu_load_kernels(&s->gpu, &s->kernels));
-  s->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  s->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  s->prop.location.id = s->device;
-  return s->gpu.cuMemGetAllocationGranularity(&s->granule, &s->prop,
-                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-}
-
-static CUresult stage_set(stage *s) {
-  size_t i;
-  s->broken = NULL;
-  memset(s->is_released, 0, sizeof(s->is_released));
-  PREPARE(s->gpu.cuMemAddressReserve(&s->base, RESERVED_GRANULES * s->granule, 0, 0, 0));
-  for (i = 0; i < 3; i++)
-    PREPARE(s->gpu.cuMemCreate(&s->handles[i], (1 + i / 2) * s->granule, &s->prop, 0));
-  for (i = 0; i < 2; i++) PREPARE(s->gpu.cuStreamCreate(&s->streams[i], CU_STREAM_NON_BLOCKING));
-  return s->gpu.cuEventCreate(&s->event, CU_EVENT_DISABLE_TIMING);
-}
-
-/* Tidies up; what the row has already undone is refused, which is as well. */
-static void stage_clear(stage *s) {
-  size_t i;
-  (void)s->gpu.cuCtxSetCurrent(s->context);
-  if (s->is_capturing) (void)do_end(s);
-  if (s->allocated) (void)s->gpu.cuMemFree(s->allocated);
-  s->allocated = 0;
-  (void)s->gpu.cuCtxSynchronize();
-  while (s->fill_count) (void)s->gpu.cuMemRelease(s->fill[--s->fill_count]);
-  for (i = 0; i < RESERVED_GRANULES; i++) /* of two granules, or of one */
-    if (s->gpu.cuMemUnmap(s->base + i * s->granule, 2 * s->granule) != CUDA_SUCCESS)
-      (void)s->gpu.cuMemUnmap(s->base + i * s->granule, s->granule);
-  for (i = 0; i < 3; i++)
-    if (!s->is_released[i]) (void)s->gpu.cuMemRelease(s->handles[i]);
-  (void)s->gpu.cuMemAddressFree(s->base, RESERVED_GRANULES * s->granule);
-  for (i = 0; i < 2; i++) (void)s->gpu.cuStreamDestroy(s->streams[i]);
-  if (s->is_open) (void)do_close(s);
-  if (s->event) (void)do_destroy(s);
-}
-
 typedef struct answer { /* of one driver to one row */
+  const char *path;
+  const row *r;
   int code, is_broken;
 } answer;
 
-static answer answer_of(stage *s, const row *r) {
-  answer given;
-  given.code = (int)stage_set(s);
-  require(given.code == 0, "%s: %s answers %d", r->name, s->broken ? s->broken : "the last call",
-          given.code);
-  given.code = (int)play(s, r->line);
-  given.is_broken = s->broken != NULL;
-  stage_clear(s);
-  return given;
-}
-
-typedef struct alone { /* a row in a process of its own */
-  const char *path;
-  const row *r;
-  answer given;
-} alone;
-
-static void answer_alone(void *user) {
-  static stage s;
-  alone *a = (alone *)user;
-  if (!gpu_open(&s.gpu, a->path)) return;
-  s.granule = CHUNK;
-  if (a->r->process != UNINITIALISED && (stage_start(&s) || stage_set(&s))) return;
-  a->given.code = (int)play(&s, a->r->line);
-  a->given.is_broken = s.broken != NULL;
+static void play_row(stage *s, answer *a, const char *line) {
+  a->code = (int)play(s, line);
+  a->is_broken = s->is_broken;
 }
 
 /* pre: this process has called no driver yet. */
-static answer answer_in_child(const char *path, const row *r) {
-  alone *a = (alone *)shared_bytes(sizeof(*a));
+static void answer_here(void *user) {
+  static stage s;
+  answer *a = (answer *)user;
+  size_t i;
+  if (!gpu_open(&s.gpu, a->path)) return;
+  s.granule = CHUNK;
+  if (*a->r->line == '!') {
+    play_row(&s, a, a->r->line + 1);
+    return;
+  }
+  PREPARE(s.gpu.cuInit(0));
+  PREPARE(s.gpu.cuDeviceGet(&s.device, 0));
+  PREPARE(s.gpu.cuDevicePrimaryCtxRetain(&s.context, s.device));
+  PREPARE(s.gpu.cuCtxSetCurrent(s.context));
+  PREPARE(gpu_load_kernels(&s.gpu, &s.kernels));
+  s.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  s.prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  s.prop.location.id = s.device;
+  PREPARE(
+      s.gpu.cuMemGetAllocationGranularity(&s.granule, &s.prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  PREPARE(s.gpu.cuMemAddressReserve(&s.base, RESERVED_GRANULES * s.granule, 0, 0, 0));
+  for (i = 0; i < 3; i++)
+    PREPARE(s.gpu.cuMemCreate(&s.handles[i], (1 + i / 2) * s.granule, &s.prop, 0));
+  for (i = 0; i < 2; i++) PREPARE(s.gpu.cuStreamCreate(&s.streams[i], CU_STREAM_NON_BLOCKING));
+  PREPARE(s.gpu.cuEventCreate(&s.event, CU_EVENT_DISABLE_TIMING));
+  s.captured = s.streams[0];
+  play_row(&s, a, a->r->line);
+}
+
+static answer answer_of(const char *path, const row *r) {
+  answer *a = (answer *)shared_bytes(sizeof(*a));
   answer given;
   int status;
   a->path = path;
   a->r = r;
-  a->given.code = NO_ANSWER;
-  status = run_apart(answer_alone, a);
-  given = a->given;
+  a->code = NO_ANSWER;
+  status = run_apart(answer_here, a);
+  given = *a;
   (void)munmap(a, sizeof(*a));
   if (given.code == NO_ANSWER && WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM)
     given.code = DIED;
@@ -548,36 +460,14 @@ static int row_holds(const row *r, const answer *driver, const answer *mock, int
   return verdict[0] != 'F';
 }
 
-static void open_stage(stage *s, const char *path) {
-  CUresult code;
-  require(gpu_open(&s->gpu, path), "%s cannot be opened", path);
-  code = stage_start(s);
-  require(code == CUDA_SUCCESS, "%s: %s answers %d", path, s->broken ? s->broken : "the last call",
-          (int)code);
-}
-
-static answer answer_with(stage *s, const char *path, const row *r) {
-  CUresult code;
-  if (r->process != SHARED) return answer_in_child(path, r);
-  if (!s->context) open_stage(s, path);
-  code = s->gpu.cuCtxSetCurrent(s->context);
-  require(code == CUDA_SUCCESS, "%s: cuCtxSetCurrent answers %d", path, (int)code);
-  return answer_of(s, r);
-}
-
-/* The machine's driver is opened first: the other library has its name inside, by which it would
-   be taken for the first. Rows that end their process come first in the table, so that this one
-   has called no driver when it forks. */
 static void case_misuse(void) {
-  static stage driver_stage, mock_stage;
   size_t i, notes = 0, failures = 0;
   const int is_recorded = strstr(rig.name, "H200") != NULL;
   (void)setenv("FAKE_CUDA_SEED", "1", 0); /* without one all its work completes at once */
   if (options.prints_table) printf("  %-50s %4s %4s %4s\n", "", "H200", "here", "mock");
   for (i = 0; i < count_of(rows); i++) {
-    answer driver, mock;
-    driver = answer_with(&driver_stage, "libcuda.so.1", &rows[i]);
-    mock = answer_with(&mock_stage, options.fake_path, &rows[i]);
+    const answer driver = answer_of("libcuda.so.1", &rows[i]);
+    const answer mock = answer_of(options.fake_path, &rows[i]);
     failures += !row_holds(&rows[i], &driver, &mock, is_recorded, &notes);
   }
   (void)fflush(stdout);
