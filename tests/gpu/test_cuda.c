@@ -44,7 +44,6 @@ static FILE *hook_fopen(const char *name, const char *mode);
 #define FAKE_PATH BUILD "/fake/libcuda.so.1"
 #define MIB ((size_t)1 << 20)
 #define CHUNK (2 * MIB)
-#define LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */
 
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 #define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
