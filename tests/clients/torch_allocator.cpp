@@ -1231,72 +1231,92 @@ static const Case case_session_stays("session_stays", [] {
   check(session().out_count > 0);
 });
 
-/* Small tensors that last lie in slabs, which leave and come back with all of them. One that no
-   operator has named keeps its slab. */
-static const Case case_session_slabs("session_slabs", [] {
-  const size_t small_bytes = MIB - 512, slab_bytes = 4 * MIB;
-  Training t(64 * MIB, 1);
+/* ---- Sessions: small tensors that last lie in slabs of two chunks, which leave together ---- */
+
+struct Slabs {
+  static constexpr size_t kBytes = MIB - 512; /* of each; four in a slab */
+  Training t{64 * MIB, 1};
   std::vector<void *> small;
-  const auto verify = [&](const void *ptr, uint32_t seed) {
-    cu(gpu_verify(&gpu, &kernels, t.stream, at(ptr), small_bytes / 4, seed, t.wrong));
-  };
-  const auto take_lasting = [&](uint32_t seed) {
+
+  void add(uint32_t seed) {
     check(!gmlake_torch_offload_lasting(1));
-    small.push_back(take(small_bytes));
+    small.push_back(take(kBytes));
     check(!gmlake_torch_offload_lasting(0));
-    t.fill(small.back(), small_bytes, seed);
-  };
-  const auto all_leave = [&](size_t stays) {
+    t.fill(small.back(), kBytes, seed);
+  }
+  void verify(size_t i, uint32_t seed) {
+    cu(gpu_verify(&gpu, &kernels, t.stream, at(small[i]), kBytes / 4, seed, t.wrong));
+  }
+  void read(const std::vector<size_t> &which) {
+    std::vector<void *> read;
+    for (size_t i : which) read.push_back(small[i]);
+    t.step(8, read, {});
+  }
+  /* All tensors leave, but those of so many bytes that have to stay. */
+  void leave(size_t stays) {
     size_t given = 0;
     t.step(7, t.weights, {});
     check(mark());
     check(inside(*sessions().by_device[0]).make_room(WEIGHT * 100, &given) == GMLAKE_OFFLOAD_OK);
     check(session().device_bytes == stays);
-  };
+  }
+};
+
+static const Case case_session_slabs("session_slabs", [] {
+  Slabs s;
   for (uint32_t i = 0; i < 8; i++) {
-    t.step(1, {}, {});
-    take_lasting(i);
-    t.made = small.back();
+    s.t.step(1, {}, {});
+    s.add(i);
+    s.t.made = s.small.back();
   }
   check(session().tensor_count == 1 + 2);
-  for (uint32_t i = 0; i < 8; i++) { /* what is beside it in the slab stays as it is */
-    all_leave(0);
-    t.step(9, {}, {small[i]});
-    t.fill(small[i], small_bytes, 100 + i);
-    all_leave(0);
-    t.step(8, {small[i], small[(i + 1) % 8]}, {});
-    verify(small[i], 100 + i), verify(small[(i + 1) % 8], i == 7 ? 100 : i + 1);
+  for (uint32_t i = 0; i < 8; i++) { /* what is beside it stays as it is */
+    s.leave(0);
+    s.t.step(9, {}, {s.small[i]});
+    s.t.fill(s.small[i], Slabs::kBytes, 100 + i);
+    s.leave(0);
+    s.read({i, (i + 1) % 8});
+    s.verify(i, 100 + i), s.verify((i + 1) % 8, i == 7 ? 100 : i + 1);
   }
-  t.step(1, {}, {});
-  take_lasting(200); /* which no operator names until the third has been named twice */
-  take_lasting(201);
-  for (int i = 0; i < 2; i++) {
-    all_leave(slab_bytes);
-    t.step(8, {small[9]}, {});
-  }
-  all_leave(slab_bytes);
-  verify(small[8], 200);
-  t.step(8, {small[8]}, {});
-  all_leave(0);
-  take_lasting(202); /* in a slab that was away: its copy is stale */
-  t.step(8, {small[10]}, {});
-  all_leave(0);
-  t.step(8, {small[8], small[9], small[10]}, {});
-  for (uint32_t i = 8; i < 11; i++) verify(small[i], 192 + i);
-  for (size_t i = 0; i < 3; i++) give(small[i]);
-  check(session().tensor_count == 1 + 3); /* the fourth is there */
-  t.step(8, {small[3]}, {});
-  verify(small[3], 103);
-  give(small[3]);
-  check(session().tensor_count == 1 + 2);
-  take_lasting(203);
-  give(small.back()); /* unnamed: so its slab may leave again */
-  small.pop_back();
-  all_leave(0);
+  for (size_t i = 0; i < 3; i++) give(s.small[i]);
+  check(session().tensor_count == 1 + 2); /* the fourth is there */
+  s.read({3});
+  s.verify(3, 103);
+  give(s.small[3]);
+  check(session().tensor_count == 1 + 1);
   check(!gmlake_torch_offload_close());
-  for (uint32_t i = 8; i < 11; i++) verify(small[i], 192 + i);
-  for (size_t i = 4; i < small.size(); i++) give(small[i]);
+  for (size_t i = 4; i < 8; i++) s.verify(i, static_cast<uint32_t>(100 + i)), give(s.small[i]);
   check(session().tensor_count == 1);
+});
+
+/* One that no operator has named keeps its slab on the device. */
+static const Case case_session_unnamed("session_unnamed", [] {
+  const size_t slab_bytes = 4 * MIB;
+  Slabs s;
+  s.add(0);
+  s.add(1);
+  for (int i = 0; i < 2; i++) { /* to name one twice does not name the other */
+    s.leave(slab_bytes);
+    s.read({1});
+  }
+  s.leave(slab_bytes);
+  s.verify(0, 0);
+  s.read({0});
+  s.leave(0);
+  s.add(2); /* in a slab that is away: its copy is stale */
+  s.read({2});
+  s.leave(0);
+  s.read({0, 1, 2});
+  for (uint32_t i = 0; i < 3; i++) s.verify(i, i);
+  s.add(3);
+  give(s.small[3]); /* unnamed: the slab may leave again */
+  s.leave(0);
+  s.add(4); /* where that one was */
+  check(s.small[4] == s.small[3]);
+  s.read({4, 0});
+  s.verify(4, 4), s.verify(0, 0);
+  s.leave(0);
+  for (size_t i : {0, 1, 2, 4}) give(s.small[i]);
 });
 
 /* Others get the memory of what was freed behind all that used it. */
@@ -1427,7 +1447,8 @@ static int train_regions(Training &t, size_t others_bytes) {
       std::vector<void *> others;
       check(!gmlake_torch_offload_recompute(regions[i]));
       compute(i);
-      for (size_t k = 0; k < others_bytes; k += MIB) others.push_back(take(MIB)); /* elsewhere */
+      for (size_t k = 0; k < others_bytes; k += MIB)
+        others.push_back(take(MIB - 512)); /* elsewhere */
       check(!gmlake_torch_offload_region_end());
       for (void *other : others) give(other);
     }
