@@ -45,6 +45,10 @@ PROGRAMS = {  # module, how main is called
     "point_clouds": ("point_clouds", {}),
     "lightning_gpt": ("lightning_gpt", {}),
     "accelerate_loop": ("accelerate_loop", {}),
+    "vision_amp": ("vision_amp", {}),
+    "seq2seq": ("seq2seq", {}),
+    "bert_trainer": ("bert_trainer", {}),
+    "gan": ("gan", {}),
 }
 SETTINGS = {
     "expandable": "expandable_segments:True",

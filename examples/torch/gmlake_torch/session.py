@@ -14,7 +14,9 @@ steps no more. Other programs call mark() of what offload returns, or leave it t
 find what they repeat. The limit is that of the lake: everything on the device is below it. When the
 block ends all tensors come back, which takes as much memory as the program would have taken.
 
-Only what was made inside the block may leave, so make the model there. What also stays: what an
+Only what was made inside the block may leave, so make the model there. Small tensors leave if they
+last: parameters that a module moves to the device, and what an optimizer makes in its first step,
+lie side by side in slabs, which leave together. What also stays: what an
 operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
 at, what was sent to another process, what a collective operation has used, and what another thread
 than the one that entered the block, or autograd's for it, has used. torch.save, safetensors and
