@@ -623,8 +623,7 @@ gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_pla
 
 /* ---- The planner: TENSILE for the jobs of one device ----------------------------------------- */
 
-#define GMLAKE_OFFLOAD_PAPER 1u        /* planner, memgraph: as the paper says */
-#define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u /* planner: swaps and waits only */
+#define GMLAKE_OFFLOAD_PAPER 1u /* planner, memgraph: as the paper says */
 
 /* All zero: an H200's link; saves as much memory as is possible without adding time. */
 typedef struct gmlake_offload_planner_desc {
@@ -802,7 +801,7 @@ typedef struct gmlake_offload_mock_census {
   uint64_t digest;     /* of all that operators wrote when they ran for the first time in an
                           iteration, in whatever order they ran */
   uint64_t race_count; /* operators and copies whose input changed while they ran */
-  uint64_t launch_count, copy_count;
+  uint64_t launch_count;
   uint64_t rerun_count; /* launches of operators that had run in the same iteration already */
   size_t device_bytes, host_bytes, device_bytes_peak, host_bytes_peak;
   uint64_t out_busy_ns, in_busy_ns; /* time in which a copy of that direction was under way */
@@ -2687,8 +2686,7 @@ static size_t gmlo_planner_job_count(const gmlake_offload_planner *planner) {
 }
 
 static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
-  unsigned known = GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE;
-  return (desc->flags & ~known) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
+  return (desc->flags & ~GMLAKE_OFFLOAD_PAPER) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
          gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
          desc->overhead_max <= 1e6 && gmlo_figure_valid(desc->smoothing) && desc->smoothing <= 1 &&
@@ -4248,7 +4246,7 @@ static int gmlo_option_make(gmlo_cyclic *c, const gmlo_candidate *k, gmlo_option
   uint64_t wait = UINT64_MAX;
   memset(option, 0, sizeof *option);
   option->k = *k;
-  if ((c->desc->flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) option->remake = gmlo_remake_of(c, k, 0);
+  option->remake = gmlo_remake_of(c, k, 0);
   if (!c->paper_mode && gmlo_ratio_allows(c, k->item) && gmlo_stall_times(c, k, option)) {
     wait = option->out_wait_ns + option->in_wait_ns;
   }
@@ -6439,7 +6437,6 @@ typedef struct gmlo_clock_event {
   struct gmlo_clock_event *next;
   uint64_t recorded, done; /* counts of records */
   double at_ns;
-  struct gmlo_clock_event *spare; /* the next one that nobody needs */
 } gmlo_clock_event;
 
 typedef struct gmlo_clock_entry {
@@ -6472,9 +6469,9 @@ typedef struct gmlo_clock {
   double now_ns;
   gmlo_clock_stream **streams;
   size_t stream_count, stream_capacity;
-  gmlo_clock_event *events, *spares, *last_spare; /* all; those that nobody needs */
-  size_t event_count;                             /* created and not destroyed */
-  uint64_t busy_ns[GMLO_CLOCK_TIMED];             /* time in which work of the kind was under way */
+  gmlo_clock_event *events;           /* all that were created: a stream may still wait for one */
+  size_t event_count;                 /* created and not destroyed */
+  uint64_t busy_ns[GMLO_CLOCK_TIMED]; /* time in which work of the kind was under way */
   uint64_t call_count, fail_at;
   int unsettled; /* something was queued or has ended */
   int failed;    /* work has failed: all questions do from now on */
@@ -6662,36 +6659,24 @@ static int gmlo_clock_copy(void *user, const gmlake_offload_copy *copy, void *st
   return gmlo_clock_queue_copy((gmlo_clock *)user, copy, stream) == NULL;
 }
 
-/* An event that nobody needs is the last one to be used again. */
-static void gmlo_clock_event_spare(gmlo_clock *clock, gmlo_clock_event *event) {
-  event->spare = NULL;
-  *(clock->spares != NULL ? &clock->last_spare->spare : &clock->spares) = event;
-  clock->last_spare = event;
-}
-
-/* Events are kept and used again as long as the clock is there: a stream may still wait for one. */
 static int gmlo_clock_event_create(void *user, uint32_t device, int is_timed, void **out_event) {
   gmlo_clock *clock = (gmlo_clock *)user;
-  gmlo_clock_event *event = clock->spares;
+  gmlo_clock_event *event;
   (void)device;
   (void)is_timed;
   if (gmlo_clock_fails(clock)) return 1;
-  if (event != NULL && event->done == event->recorded) {
-    clock->spares = event->spare;
-  } else {
-    event = (gmlo_clock_event *)gmlo_zeroed(&clock->host, 1, sizeof *event);
-    if (event == NULL) return 1;
-    event->next = clock->events;
-    clock->events = event;
-  }
+  *out_event = event = (gmlo_clock_event *)gmlo_zeroed(&clock->host, 1, sizeof *event);
+  if (event == NULL) return 1;
+  event->next = clock->events;
+  clock->events = event;
   clock->event_count++;
-  *out_event = event;
   return 0;
 }
 
+/* It is freed with the clock: a stream may still wait for it. */
 static void gmlo_clock_event_destroy(void *user, void *event) {
+  (void)event;
   ((gmlo_clock *)user)->event_count--;
-  gmlo_clock_event_spare((gmlo_clock *)user, (gmlo_clock_event *)event);
 }
 
 /* RECORD or WAIT. */
@@ -11156,7 +11141,6 @@ static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *
   gmlake_offload_planner_desc desc;
   size_t stays = gmlo_session_stays(s) + others;
   memset(&desc, 0, sizeof desc);
-  desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE;
   desc.target_bytes = others != 0 ? 1 : SIZE_MAX / 8; /* no plan can keep to that limit */
   if (s->desc.limit_bytes > stays) desc.target_bytes = s->desc.limit_bytes - stays;
   desc.overhead_max = 0;
@@ -12935,7 +12919,6 @@ static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, void *str
   gmlo_clock_entry *entry = gmlo_clock_queue_copy(&mock->clock, copy, stream);
   if (entry == NULL) return 1;
   if (mock->desc.copy_jitter > 0) entry->left_ns *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
-  mock->census.copy_count++;
   return 0;
 }
 

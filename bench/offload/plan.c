@@ -69,7 +69,7 @@ typedef struct way {
 } way;
 
 static const way ways[] = {
-    {"paper", GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE, TENSILE, 0, 0},
+    {"paper", GMLAKE_OFFLOAD_PAPER, TENSILE, 0, 0},
     {"paper+r", GMLAKE_OFFLOAD_PAPER, TENSILE, 0, .75},
     {"tensile", 0, TENSILE, 0, 0},
     {"tensile+", 0, TENSILE, -1, 0},

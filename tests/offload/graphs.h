@@ -439,8 +439,7 @@ static void make_plan(void) {
   uint32_t job, count = option_is_set(OPT_JOBS) ? (uint32_t)player.options[OPT_JOBS] : 1;
   memset(&desc, 0, sizeof desc);
   memset(&job_desc, 0, sizeof job_desc);
-  desc.flags = (option_is_set(OPT_PAPER) ? GMLAKE_OFFLOAD_PAPER : 0) |
-               (option_is_set(OPT_NO_RECOMPUTE) ? GMLAKE_OFFLOAD_NO_RECOMPUTE : 0);
+  desc.flags = option_is_set(OPT_PAPER) ? GMLAKE_OFFLOAD_PAPER : 0;
   desc.target_bytes = option_bytes(OPT_TARGET);
   desc.out_bytes_per_s = desc.in_bytes_per_s = player.options[OPT_LINK];
   desc.both_bytes_per_s = player.options[OPT_BOTH];

@@ -133,7 +133,6 @@ static const struct word {
   X(UNORDERED, "unordered", 0) /* [graph] operators may be in any order */            \
   X(TARGET, "target", 'z')     /* the planner's */                                    \
   X(OVERHEAD, "overhead", 'n')                                                        \
-  X(NO_RECOMPUTE, "no-recompute", 0)                                                  \
   X(RATIO, "ratio", 'n')                                                              \
   X(JOBS, "jobs", 'n')                                                                \
   X(BOTH, "both", 'n')           /* bytes a second in both directions together */     \

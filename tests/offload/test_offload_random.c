@@ -78,13 +78,13 @@ CASE(planned_runs_give_the_same_bytes) {
    at once. A plan that moves nothing adds no time. In paper mode the peak counts what comes back
    from the copy's end on, so the run has no limit. */
 CASE(plans_hold_without_jitter) {
-  static const char *const flags[] = {"", "overhead:.3 ", "no-recompute "};
+  static const char *const flags[] = {"", "overhead:.3 "};
   unsigned seed;
   for (seed = 0; seed < SEEDS; seed++) {
     play_text(
         "{divisor:65536 min:1b %s} random:%u,%u plan added<=events*1e18 {limit:plan_peak} run:8 "
         "note run:8 +on_demand_outs=0 +on_demand_ins<=added*100 +time<=8.004*plan_time+1000",
-        flags[seed % 3], 2000 + seed, 5 + seed % 90);
+        flags[seed % 2], 2000 + seed, 5 + seed % 90);
     play_text(
         "{divisor:65536 min:1b paper} random:%u,%u plan plan_peak>=op_most run:8 note run:8 "
         "+on_demand_ins=0 +time<=8.004*plan_time+1000",
@@ -312,8 +312,7 @@ CASE(paper_mode_is_never_better) {
     gmlake_offload_graph *graph = random_graph(seed, 20 + (size_t)seed % 60, 0);
     double overhead = seed % 3 == 2 ? .05 : 0, base_ns = (double)info_of(graph).time_ns;
     gmlake_offload_planner_desc desc = planner_desc(0, overhead),
-                                paper = planner_desc(
-                                    GMLAKE_OFFLOAD_PAPER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 0);
+                                paper = planner_desc(GMLAKE_OFFLOAD_PAPER, 0);
     gmlake_offload_plan *rival = plan_of(graph, &paper), *plan = plan_of(graph, &desc);
     size_t peak;
     if (settled_ns(graph, rival, 0, &peak) <= base_ns * (1 + overhead)) {
