@@ -1313,51 +1313,69 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
       home      |   c0   |   c1   |   c2   |   c3   |  each chunk is mapped once here, in its slot
       blocks    | live |   free   |  live  |free|live  they tile the range, in units of 512 bytes
-      a window         [  c0  c1  ]        [ c3 ]      maps the two free pieces again, side by side:
-                                                       one range of addresses for one request
+      a window         [  c0  c1  ]        [ c3 ]      maps the chunks of both free pieces again,
+                                                       side by side: one range of addresses for one
+                                                       request. What else lies in these chunks can
+                                                       be seen there, but is not the window's
 
    gmlk_block    A range of an arena. Blocks tile it: linked by address, no gap. State: FREE, LIVE
-                 (the user's), PIECE (of a live window), PENDING (freed, other streams may still use
-                 it), RESERVED (a plan took it, or the small-block reserve), UNBACKED (addresses
-                 without a chunk), COMMITTED (a buffer's chunk). Who owns a byte is the state of its
-                 one block. gmlk_put gives it up; gmlk_take takes it, gmlk_grant writes down for
-                 whom; split and coalesce move its ends.
+                 (the user's), PIECE (of a window that is live or pending), PENDING (freed, other
+                 streams may still use it), RESERVED (a plan took it, or the small-block reserve),
+                 UNBACKED (addresses without a chunk that may serve), COMMITTED (a buffer's chunk),
+                 GONE (freed, but other processes know it: nobody gets it). Who owns a byte is the
+                 state of its one block. gmlk_put gives it up. gmlk_take takes it and gmlk_grant
+                 writes down for whom; for a window gmlk_pieces_reserve and gmlk_window_own do.
+                 Split and coalesce move its ends.
    tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
                  none is. A stream takes clean memory and its own at once; other memory only once
                  the epoch is complete, or behind a wait. Memory whose epoch is complete becomes
                  CLEAN when gmlk_refresh or gmlk_look has asked the driver.
-   gmlk_stream   Its open epoch, the last one complete (`done`), and a fence (an event recorded on
-                 it) for each epoch closed since. gmlk_stream_fence closes an epoch,
-                 gmlk_stream_poll completes one.
+   gmlk_stream   Its open epoch, the last one complete (`done`), and fences (events recorded on it)
+                 that cover the epochs closed since. gmlk_stream_fence closes an epoch,
+                 gmlk_stream_poll completes some.
    gmlk_chunk    By slot: the handle, and how many windows and pages map it (map_count). Only who
                  holds driver_lock changes it. What the driver refuses to take back is quarantined:
                  it is counted, offered again, and serves nobody.
    gmlk_alias    A mapping of chunks beside their homes: a window, or one page of a gmlake_buffer.
-                 LIVE: a user has it, or it is being made or dropped. IDLE: still mapped, with the
-                 tag of its last use, so that it may serve again without a driver call. QUARANTINED:
-                 the driver refused to unmap it. It is unmapped only once its tag is complete: until
-                 then work may still use its addresses. The chunks' map_counts are how many aliases
-                 map them.
+                 LIVE: a user has it. IDLE: still mapped, with the tag of its last use, so that it
+                 may serve again without a driver call. HELD: a window that is mapped and stands in
+                 no list, as it is being granted or dropped. QUARANTINED: the driver refused to
+                 unmap it; it keeps its addresses, and its chunks serve at home, but cannot be
+                 released. The chunks' map_counts are how many aliases map them.
+                 An idle alias is unmapped only once its tag is complete: until then work may still
+                 use its addresses. One whose making failed is unmapped at once: nobody got it.
    gmlk_window   An alias over pieces of the arena that lie apart: what stitching makes (the paper's
-                 sBlock). LIVE: its blocks are PIECEs and point to it. IDLE: its pieces may be used
-                 at home or in other windows meanwhile; a request of the same size takes it when
-                 they are free again.
+                 sBlock). Its own record, `self`, is the block that the user has. The states of
+                 both:
+                    alias        self
+                    EMPTY        RESERVED  it is being mapped
+                    HELD         RESERVED  it is mapped, and about to be granted
+                    LIVE         LIVE      the user's: its blocks are PIECEs and point to it
+                    LIVE         PENDING   freed, but other streams may still use it
+                    IDLE         IDLE      it owns nothing: its pieces may be used at home or in
+                                           other windows meanwhile; a request of the same size
+                                           takes it when they are free again
+                    HELD         IDLE      it was taken, to be granted again or to be unmapped
+                    QUARANTINED  UNBACKED  the driver refused to unmap it
    gmlk_request  One call while it is served: who asks, where, for how much; what the steps tried
                  so far have found out. It stands on the caller's stack.
-   gmlk_plan     What serves a request: a range, an idle window, or pieces for a new one, which
-                 stand in arena->pieces; for whom; which chunks are created first. gmlk_plan_commit
-                 carries it out: pieces are RESERVED before the driver is called, then LIVE, or as
-                 before if a call failed. Of a question (gmlake_query) it only says what the stream
-                 would have to wait for.
+   gmlk_plan     What serves a request, and for whom: a range, a window that is there, or pieces for
+                 a new one, which are listed in arena->pieces. It lists the chunks to be created
+                 first. gmlk_plan_commit carries it out: the pieces are RESERVED before the driver
+                 is called, then PIECEs, or FREE again if a call failed. In a dry run (a question:
+                 gmlake_query) it only says what the stream would have to wait for.
+   loan          What a graph's pool has free may be lent (>>lend): to requests with
+                 GMLAKE_TRANSIENT, which wait on the device for all who used it before.
    gmlk_arena    Home range, tiling, free blocks by tag and size (bins), windows, buffers. A lake
                  has one, and one more for each pool and each chunk size of its buffers.
    gmlake        The arenas, the streams, the index of live blocks by address, and the two locks.
 
-   Who changes them: state_lock guards everything above but what only the holder of driver_lock
-   uses. A call that needs no driver takes state_lock alone. One that does takes driver_lock, plans
-   and reserves under state_lock, releases that, calls the driver, takes it again, and commits. If a
-   call failed it unmaps what it mapped, by one call, and then gives up what it reserved, the last
-   first. A wait that is queued stays queued: it only delays work.
+   Who changes them: state_lock guards everything above, except the chunks and what else only the
+   holder of driver_lock reads or writes. A call that needs no driver takes state_lock alone. One
+   that does takes driver_lock, plans and reserves under state_lock, releases that, calls the
+   driver, takes it again, and commits. If a call failed it unmaps what it mapped, by one call, and
+   then gives up the pieces that it reserved, the last one first. A wait that is queued stays
+   queued: it only delays work.
 
    An allocation runs: gmlake_alloc, gmlk_serve, gmlk_request_open, gmlk_fast (best fit,
    split), gmlk_grant, gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries
@@ -1725,7 +1743,8 @@ static int gmlk_host_resize(gmlk_host *host, void *array, size_t *capacity, size
   return 1;
 }
 
-/* Makes room for one item more than `count`, and for as many again; four at least. 0: the same. */
+/* Makes `count` + 1 items fit. Where it grows it at least doubles, to four or more. 0: no host
+   memory, and nothing has changed. */
 static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t count,
                           size_t item_bytes) {
   const size_t wanted = gmlk_max(gmlk_max(count + 1, 2 * *capacity), 4);
@@ -1746,13 +1765,15 @@ enum {                  /* gmlk_block.state */
        GMLK_UNUSED = 0, /* a record that is in no tiling */
        GMLK_FREE,       /* memory without an owner; it has a tag */
        GMLK_LIVE,       /* the user's; in a window's own record: the window is live */
-       GMLK_PIECE,      /* part of a live window */
+       GMLK_PIECE,      /* part of a window that is live or pending */
        GMLK_PENDING,    /* freed by the user; not free before the streams recorded on it are done */
-       GMLK_RESERVED,   /* free memory that a plan took, until it is carried out; keeps its tag */
+       GMLK_RESERVED,   /* free memory that a plan took, until it is carried out; the small-block
+                           reserve [U1]. It keeps its tag */
        GMLK_COMMITTED,  /* a chunk that a buffer uses; in address space: a buffer's range */
        GMLK_IDLE,       /* only in a window's own record: the window is mapped and not live */
-       GMLK_UNBACKED, /* addresses without a chunk; in a window's own record: quarantined. From here
-                           on no memory that could serve lies there */
+       /* This state and those below have no usable memory. */
+       GMLK_UNBACKED, /* addresses without a chunk, or with a quarantined one; in a window's own
+                         record: quarantined */
        GMLK_GONE,     /* freed memory that other processes know: nobody gets it [P5] */
        GMLK_EDGE      /* the records before the first block and behind the last one; and a slot
                            between two extents, see >>arena */
@@ -1796,14 +1817,16 @@ struct gmlk_block {
   gmlk_block *prev, *next;
   union {
     uint64_t epoch;  /* [free, reserved] of the last use by the tag's stream */
-    uint64_t serial; /* [live, piece, pending, committed] no other ownership of any block has it */
+    uint64_t serial; /* [live, piece, pending, committed; a window's own record] no other ownership
+                        of any block has it */
     void *owner;     /* [address space in use] the window or buffer */
   } u;
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size; [address space] in chunks */
   union {
-    uint32_t hole;  /* [not owned] grains under which it stands in a bin or in the tree of gaps;
-                        0: in none */
+    uint32_t hole;  /* [not owned] what a bin lists it as: its own size, or of a run's head the
+                       size of the whole run; of an unbacked block its size. 0: it stands in no bin
+                       and no tree of gaps, as a tagged block of a run that is not its head */
     uint32_t slack; /* [live] bytes added by rounding */
   } its;
   uint32_t arena;  /* number of its arena */
@@ -1813,13 +1836,15 @@ struct gmlk_block {
 
 typedef struct gmlk_piece { /* a range of grains: a piece of a window, or of a plan for one */
   uint32_t at, grains;
-  gmlk_block *block; /* [live window] the block of the home range that the piece is */
+  gmlk_block *block; /* [live or pending window] the block of the home range that the piece is */
 } gmlk_piece;
 
 enum { /* gmlk_alias.state */
        GMLK_ALIAS_EMPTY = 0,
-       GMLK_ALIAS_LIVE,       /* a user has it: a live or pending window, a committed page */
-       GMLK_ALIAS_IDLE,       /* still mapped; its tag is that of the last use through it */
+       GMLK_ALIAS_HELD, /* a window that is mapped, and out of every list: it is being granted,
+                                 or dropped */
+       GMLK_ALIAS_LIVE, /* a user has it: a live or pending window, a committed page */
+       GMLK_ALIAS_IDLE, /* still mapped; its tag is that of the last use through it */
        GMLK_ALIAS_QUARANTINED /* mapped, perhaps in part or without access: the driver refused to
                                  unmap it */
 };
@@ -1828,7 +1853,7 @@ typedef struct gmlk_alias { /* a mapping beside the chunks' homes: a window, or 
   struct gmlk_alias *next;  /* list of who holds `driver_lock` */
   uint64_t address;         /* of the first byte that the user gets, in its first chunk */
   uint64_t epoch;           /* [idle, quarantined] with stream: its tag */
-  uint32_t slot;            /* [page] of its chunk; [empty, while it is committed] the one to map */
+  uint32_t slot;            /* [page] of its chunk; [empty, being committed] of the one to map */
   uint32_t chunk_count;     /* one mapping for each chunk under it; 1 for a page */
   uint32_t mapped;          /* so many of these are mapped now; written with state_lock released */
   uint16_t stream;
@@ -1846,7 +1871,7 @@ struct gmlk_window {
   uint64_t number;       /* the arena's windows are numbered from 1 as they are made */
   uint64_t key;          /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
                                serial */
-  gmlk_window **idle_at; /* [idle] what points to it in the list as they became idle */
+  gmlk_window **idle_at; /* [idle] where the list of idle windows points to it */
   gmlk_window *idle_next;
 };
 
@@ -1871,7 +1896,8 @@ struct gmlk_extra { /* what few live blocks have */
   gmlk_used *used; /* used_count of them, room for used_capacity */
   size_t used_count, used_capacity;
   size_t uses_left;  /* [pending] [N4] */
-  int is_shared;     /* [N5] */
+  int is_shared;     /* [N5] other processes know its chunks: once freed it stays pending until they
+                        are returned */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
   unsigned stream;   /* [pending] with epoch: the tag that its memory gets in the end */
   uint64_t epoch;
@@ -1890,13 +1916,13 @@ typedef struct gmlk_records {
   gmlk_slab *slabs;
   gmlk_block *unused; /* linked by next */
   size_t unused_count, slab_count;
-  size_t held_count; /* of the unused: set aside for who has released state_lock */
-  uint64_t serial;   /* the last one given: blocks and streams get each number once */
+  size_t set_aside; /* of the unused: for a thread that has released state_lock */
+  uint64_t serial;  /* the last one given: blocks and streams get each number once */
 } gmlk_records;
 
 /* Makes at least `count` unused records. 0: no host memory. */
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
-  while (records->unused_count < count + records->held_count) {
+  while (records->unused_count < count + records->set_aside) {
     gmlk_slab *slab = (gmlk_slab *)gmlk_host_alloc(host, GMLK_SLAB_BYTES);
     gmlk_block *block;
     size_t i;
@@ -1920,7 +1946,7 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
    exactly one size, above that of a 32nd of an octave. The block freed last stands first.
 
    Best fit takes the smallest block that is long enough from the first of these that has one:
-   1. the first eight blocks of the size's own bin;
+   1. the first eight blocks of the size's own bin; if that is of one size, the first;
    2. the first eight of the next larger bin in use;
    3. the rest of the own bin. The ring then begins at the first block that was long enough. If
       there was none, [H5] notes it, and the next search stops after eight.
@@ -2126,8 +2152,10 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
    lowest bits of its first address, which are 0 in all addresses: a search ends at a row that
    counts 0. At most 5/8 of the entries are in use.
 
-   [I1] There is one entry for each live block, and no other. It stands in its home row, or in a
-        later one, and then all rows from its home to the one before it count it.
+   [I1] There is one entry for each live block that was handed to the user, and no other: a block
+        that was granted, while the holder of `driver_lock` still serves its request, has none yet.
+        An entry stands in its home row, or in a later one, and then all rows from its home to the
+        one before it count it.
    [I2] row_count is a power of two, or 0 before the first block.
 
    O(1) expected. Can fail: gmlk_index_reserve, for want of host memory. */
@@ -2329,9 +2357,9 @@ static gmlk_block *gmlk_tree_from(gmlk_block *b, uint64_t key, uint64_t number) 
    in >>lake) it owns the thread's capture mode: relaxed, so that no call spoils a capture.
 
    [D1] result, code and call are of the first call that failed, or of the first one that failed
-        for good (gmlk_is_fatal). That a stream is gone (has_lost) does not count as one.
+        for good (gmlk_is_fatal). That a stream is gone (is_stream_gone) does not count as one.
 
-   O(1) beside the calls. Can fail: all that the backend refuses. INVALID_ARGUMENT becomes DRIVER:
+   O(1) plus the calls. Can fail: all that the backend refuses. INVALID_ARGUMENT becomes DRIVER:
    the lake has checked the arguments, so it is not the caller's mistake. */
 
 #define GMLK_RELAXED 2 /* the capture mode; 0 is global, 1 thread-local */
@@ -2377,17 +2405,17 @@ typedef struct gmlk_batch {
   const gmlk_driver *driver;
   const gmlake_handle *imports; /* the handle that create takes next, if the backend can; NULL: it
                                    creates one */
-  unsigned how;                 /* it was begun: see gmlk_batch_begin */
+  unsigned how;                 /* the flags that gmlk_batch_begin got */
   uint64_t start_ns;            /* by the backend's clock; not set with GMLK_LIGHTLY */
   uint64_t calls, ns;           /* so far; ns is set at the end */
   int mode;                     /* the thread's capture mode before, to be restored */
-  int is_relaxed;               /* the mode was exchanged */
+  int has_begun;                /* the mode was exchanged; with GMLK_LIGHTLY it is not */
   int answer;                   /* the driver's number for the last call */
   gmlake_result result;         /* [D1] */
-  int code;                     /* [D1] the driver's number; with has_lost, that of the answer */
-  const char *call;             /* [D1] its name */
-  int has_lost;                 /* a stream is gone, as the driver answered: no error here */
-  gmlake_result end_result;     /* of restoring the mode; a failure undoes nothing of the series */
+  int code;                 /* [D1] the driver's number; with is_stream_gone, that of the answer */
+  const char *call;         /* [D1] its name */
+  int is_stream_gone;       /* a stream is gone, as the driver answered: no error here */
+  gmlake_result end_result; /* of restoring the mode; a failure undoes nothing of the series */
   int end_code;
 } gmlk_batch;
 
@@ -2425,7 +2453,7 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
 
 /* ---- >>tags ---------------------------------------------------------------------------------
    gmlk_streams: the streams that the lake has seen, numbered from GMLK_FIRST_STREAM on, and their
-   fences; and for which work who asks for memory (gmlk_requester) may wait. Owns the numbers and
+   fences; and gmlk_requester: who asks for memory, and what it may wait for. Owns the numbers and
    the events.
    Memory freed on a stream is tagged with the stream's number and its open epoch. A fence is an
    event recorded on the stream; recording it closes the open epoch. When it has completed, memory
@@ -2441,11 +2469,10 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
    [F4] Every closed epoch, and every tag, is complete, or covered by a fence, or its stream is
         dirty.
    [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
-        A capture's number is `capture` of exactly one stream, and its pool counts it. A forgotten
-        stream's number is given to a new stream once its work is complete: then nothing pending
-        waits for it. The number's epochs go on from there, so a tag or wait of the former stream
-        reads as complete; `born` shows that a live block is of the former stream. events has room
-        for every event that there is.
+        A capture's number is `capture` of exactly one stream, and its pool counts it.
+   [F9] A forgotten stream's number is given to a new stream once its work is complete: then nothing
+        pending waits for it. The number's epochs go on from there, so a tag or wait of the former
+        stream reads as complete. `born` tells whether a live block is of the former stream.
    [F6] The wait that a stream remembers names a closed epoch.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
@@ -2476,7 +2503,7 @@ typedef struct gmlk_fence {
 
 typedef struct gmlk_stream {
   /* [F1] The open epoch; the last one known to be complete. Both stay when the number serves
-     another stream [F5]. */
+     another stream [F9]. */
   uint64_t epoch, done;
   gmlk_link pending_uses; /* [N4] ring: the uses of pending blocks that wait for it; of >>pending */
   uint8_t is_news;      /* 1: an epoch completed since its pending blocks and tags were looked at */
@@ -2506,14 +2533,14 @@ typedef struct gmlk_streams {
   gmlk_stream **items; /* by number; [0] and [1] stay NULL */
   size_t count, capacity;
   size_t capture_count;  /* captures under way */
-  int is_device_awaited; /* the host waits for the whole device, which no capture may begin in */
+  int is_device_awaited; /* the host waits for the whole device: no capture may begin */
   size_t live_count;     /* streams neither forgotten nor captures */
   size_t used_count;     /* the same, and forgotten ones until their work is complete */
   int may_end;       /* 1: GMLAKE_STREAMS_MAY_END; a stream is gone if its value has another id */
   unsigned has_none; /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, as it was named, */
   unsigned last;            /* and its number; 0: none */
-  void **events;            /* [F5] idle ones: a stack */
+  void **events;            /* idle ones: a stack with room for all that there are */
   size_t event_count, event_capacity;
   uint64_t record_count; /* events recorded since create */
 } gmlk_streams;
@@ -2530,7 +2557,7 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
 }
 
 /* Whether only a wait for the whole device completes the open epoch. */
-static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
+static int gmlk_stream_needs_device_wait(const gmlk_streams *streams, const gmlk_stream *s) {
   return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
 }
 
@@ -2549,8 +2576,9 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t epoch) {
 /* Who asks for memory. */
 typedef struct gmlk_requester {
   unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
-  gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
-                           HOST: what would be free once the host has waited is asked for, too */
+  gmlake_wait may_wait; /* DEVICE: the stream, which is not 0, may be made to wait on the device for
+                           other streams. HOST: what would be free once the host has waited is asked
+                           for, too */
 } gmlk_requester;
 
 /* Whether the work that a tag stands for is complete, or the requester may wait for it. */
@@ -2568,7 +2596,7 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
       s->kind != GMLAKE_STREAM_URGENT)
     return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
-      (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
+      (!gmlk_stream_needs_device_wait(streams, s) || (is_host && !streams->capture_count)))
     return 1;
   return fence != NULL;
 }
@@ -2635,8 +2663,9 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
         the tree bins->second_blocks. No other block stands in either.
    [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
         one it is the edge.
-   [A5] The handle of a slot is 0 exactly if the block there is unbacked, the slot lies behind the
-        end, or its chunk is asleep. There, and where the block is gone, quarantined chunks are.
+   [A5] A slot whose block is in a state before GMLK_UNBACKED has a chunk that is not in quarantine,
+        or one that is asleep, which has no handle. Any other slot (its block is unbacked or gone,
+        or it lies behind the end) has no handle, or a chunk in quarantine.
    [A6] free_grains is what a walk would count.
    [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
    [A8] The sizes of an arena's tables are those that its slots and streams need.
@@ -2649,7 +2678,7 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
    Best fit gives a large block the rest of a small block's chunk. When the large blocks go, each
    small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
    nothing, are kept together. A part of the end is set aside as *the small-block reserve*, and they
-   are cut from its front, as long as the arena may still grow by as much as it has to have before.
+   are cut from its front, if the arena has GMLK_SMALL_RESERVE_FROM slots and may get as many more.
    The small-block reserve stands in no bin. It becomes free memory again when the block before it
    is freed, when memory is short, when chunks are returned, and when a capture or loan of the pool
    begins or ends.
@@ -2658,14 +2687,14 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
    [U2] small.most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
-   stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
+   stream)) next to clean memory, plus the chunks whose first block changes. Can fail: what reserves
    host memory (admit, reserve_slots, scratch_reserve, init), and nothing else. */
 
-/* Scratch of >>planner: neighbouring chunks that are wholly free. Not a stream's run of [A3]. */
-typedef struct gmlk_run {
+/* Scratch of >>planner: neighbouring chunks that are wholly free. */
+typedef struct gmlk_whole_chunks {
   uint32_t slot, count;
-  uint32_t grains; /* of them and of the free memory on both sides */
-} gmlk_run;
+  uint32_t grains; /* of the free range that they are in */
+} gmlk_whole_chunks;
 
 typedef struct gmlk_head_fragment { /* scratch of >>planner: the free head of a chunk */
   uint32_t slot, grains;
@@ -2681,7 +2710,7 @@ typedef struct gmlk_windows { /* see >>windows */
   gmlk_block *open, *blocked; /* [W5] trees of the idle windows */
   uint64_t number;            /* of the newest window */
   uint32_t grains_min;        /* of the smallest window ever; no search for less is needed */
-  gmlk_window *idle_first;    /* list of the idle windows as they became idle */
+  gmlk_window *idle_first;    /* list of the idle windows, longest idle first */
   gmlk_window **idle_end;     /* the NULL at its end */
 } gmlk_windows;
 
@@ -2691,7 +2720,7 @@ typedef struct gmlk_mapped {         /* what aliases count, see >>alias */
 } gmlk_mapped;
 
 typedef struct gmlk_extent { /* addresses that the driver reserved in one call */
-  uint64_t base;             /* where slot 0 would be if they went on to there */
+  uint64_t base;             /* its address minus `first` * chunk_bytes */
   uint32_t first, end;       /* the slots that they are for */
 } gmlk_extent;
 
@@ -2744,11 +2773,11 @@ typedef struct gmlk_arena {
   size_t slot_capacity;  /* of firsts, which has one entry more, for the edge */
   gmlk_block **firsts;   /* [A4] by slot */
   gmlk_chunks chunks;    /* [A5] by slot */
-  size_t backed_bytes, backed_bytes_peak; /* of its chunks that are not in quarantine, as of the end
-                                             of the last driver's part */
+  size_t backed_bytes, backed_bytes_peak; /* of its chunks that are not in quarantine, as of the
+                                             last gmlk_held_sum */
   void *scratch;        /* holds the three below, or a gmlk_slots, during one plan */
   size_t scratch_slots; /* that it is large enough for */
-  gmlk_run *runs;
+  gmlk_whole_chunks *whole;
   gmlk_head_fragment *head_fragments;
   gmlk_piece *pieces;
   gmlk_block head, tail; /* edges */
@@ -2773,8 +2802,8 @@ typedef struct gmlk_arena {
   gmlk_host_copies host_copies;
 } gmlk_arena;
 
-/* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
-   before it takes what is sure to serve: a search stays O(1). */
+/* Best fit looks at this many holes that might not serve (alignment, parts of a run) before it
+   takes one that is sure to serve: a search stays O(1). */
 #define GMLK_HOLE_TRIES 16u
 
 #if !defined(GMLK_SMALL_PART)        /* tests have larger small blocks */
@@ -2800,7 +2829,7 @@ static uint64_t gmlk_area_address(const gmlk_area *area, uint32_t slot) {
   return gmlk_area_base(area, slot) + slot * (uint64_t)area->chunk_bytes;
 }
 
-/* The first slot of an extent to come with so many slots; more than `most`: there may be none. */
+/* Where the next extent would begin, if it has so many slots; all bits set: it cannot be had. */
 static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
   const uint32_t slot = area->limit + (area->limit != 0);
   return !area->is_full && slot <= area->most && count <= area->most - slot ? slot : ~(uint32_t)0;
@@ -2819,13 +2848,13 @@ static int gmlk_is_tagged(const gmlk_block *b) {
 }
 
 /* Whether the stream may take the block without waiting for another. */
-static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
+static int gmlk_is_available(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && (b->stream == GMLK_CLEAN || b->stream == stream);
 }
 
 static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved */
   gmlk_block *block = records->unused;
-  GMLAKE_ASSERT(records->unused_count > records->held_count);
+  GMLAKE_ASSERT(records->unused_count > records->set_aside);
   records->unused = block->next;
   records->unused_count--;
   return block;
@@ -2945,7 +2974,8 @@ static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behi
 }
 
 /* Takes a free or unbacked block out of all bins and trees. Runs that it was in then end before it
-   or begin behind it. It is reserved until gmlk_link_free enters it again or it gets an owner. */
+   or begin behind it. It is reserved until gmlk_link_free enters it again or it gets an owner; that
+   is set before runs beside it are entered, so that gmlk_behind_clean stops at it. */
 static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
   unsigned stream = b->stream;
@@ -2969,8 +2999,9 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   b->state = GMLK_RESERVED;
 }
 
-/* Undoes gmlk_unlink_free: the block gets this state and stands where it belongs. It joins no
-   neighbour, but the runs beside it: a clean one joins or lengthens them. */
+/* Undoes gmlk_unlink_free: the block gets this state and stands where it belongs. No blocks are
+   joined, but runs are: a clean block joins or lengthens those beside it. What graphs own stands in
+   no bin. */
 static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *head = b;
   uint32_t at = before->at + before->grains, end = behind->at;
@@ -3073,9 +3104,10 @@ static void gmlk_small_reserve_end(gmlk_arena *a) {
   (void)gmlk_coalesce(a, small_reserve);
 }
 
-/* Whether a block with this tag, next to `beside`, would be in a run with no block but `beside`.
-   Most blocks that are freed have such neighbours on both sides: gmlk_put then needs no search. */
-static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
+/* Whether a block that gets this tag next to `beside` changes no run, but one that is `beside`
+   alone. Most blocks that are freed have such neighbours on both sides: gmlk_put then needs no
+   search. */
+static int gmlk_needs_no_run_change(const gmlk_block *beside, unsigned stream) {
   if (beside->state != GMLK_FREE) return 1;
   if (beside->stream != stream) return beside->stream != GMLK_CLEAN && stream != GMLK_CLEAN;
   return beside->its.hole == beside->grains && stream >= GMLK_FIRST_STREAM;
@@ -3083,6 +3115,7 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 
 /* The paper's Update: an owned block becomes free memory with this tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t epoch) {
+  int joins_run_behind;
   if (b->next == a->small.reserve) gmlk_small_reserve_end(a);
   b->state = GMLK_FREE;
   b->flags &= GMLK_APART;
@@ -3090,16 +3123,17 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   b->u.epoch = epoch;
   b->its.hole = 0;
   a->free_grains += b->grains;
-  if (b->prev->state != GMLK_FREE && b->next->state == GMLK_FREE && b->next->stream == stream &&
-      b->next->its.hole && !a->keeps_apart && !a->is_bare &&
-      stream >= GMLK_FIRST_STREAM) { /* the head of a run */
+  joins_run_behind = stream >= GMLK_FIRST_STREAM && b->prev->state != GMLK_FREE &&
+                     b->next->state == GMLK_FREE && b->next->stream == stream &&
+                     b->next->its.hole && !a->keeps_apart && !a->is_bare;
+  if (joins_run_behind) { /* it becomes the head */
     const uint32_t hole = b->next->its.hole + b->grains;
     gmlk_bins_remove(a->bins[stream], b->next);
     gmlk_bins_insert(a->bins[stream], gmlk_join(a, b), hole);
     return;
   }
   if (stream == GMLK_GRAPH_OWNED || a->keeps_apart || a->is_bare ||
-      !gmlk_is_plain(b->prev, stream) || !gmlk_is_plain(b->next, stream)) {
+      !gmlk_needs_no_run_change(b->prev, stream) || !gmlk_needs_no_run_change(b->next, stream)) {
     (void)gmlk_coalesce(a, b);
     return;
   }
@@ -3158,10 +3192,10 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
   return first;
 }
 
-/* Makes [at, at + grains) of a hole one block, to be granted. is_alone: no other block of a run
-   changes, so only the bins do: a clean block between two that are not free; or a block that is its
-   whole hole; or the head of a run behind no clean block, of which something stays. pre: `b` holds
-   `at`; two records are reserved. */
+/* Makes [at, at + grains) of a hole one block, to be granted: its state is free or reserved until
+   then. is_alone: no other block of a run changes, so only the bins do: a clean block between two
+   that are not free; or a block that is its whole hole; or the head of a run behind no clean block,
+   of which something stays. pre: `b` holds `at`; two records are reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
@@ -3287,24 +3321,24 @@ static gmlk_extra *gmlk_pending_next(const gmlk_arena *a, const gmlk_extra *extr
   return link == &a->pending ? NULL : (gmlk_extra *)(void *)link;
 }
 
-/* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
-   as many as slots; each chunk has one head; a window has a piece for each run, and two at its ends
-   (and one for rounding). A list of all slots fits in their place. */
+/* Bytes of scratch for so many slots. Two entries of `whole` have a chunk between them, so there
+   are at most half as many as slots; each chunk has one head; a window has a piece for each entry,
+   and two at its ends (and one for rounding). A list of all slots fits in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
-  return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_head_fragment) +
+  return (slots / 2 + 1) * sizeof(gmlk_whole_chunks) + (slots + 1) * sizeof(gmlk_head_fragment) +
          (slots / 2 + 3) * sizeof(gmlk_piece);
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host memory */
-  if (a->keeps_apart || a->is_bare) slots *= 2;                /* as two runs may then touch */
+  if (a->keeps_apart || a->is_bare) slots *= 2;                /* two entries may touch */
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
   a->scratch = gmlk_host_alloc(a->host, gmlk_scratch_bytes(a->scratch_slots));
   if (!a->scratch) return 0;
   a->pieces = (gmlk_piece *)a->scratch;
-  a->runs = (gmlk_run *)(void *)(a->pieces + a->scratch_slots / 2 + 3);
-  a->head_fragments = (gmlk_head_fragment *)(void *)(a->runs + a->scratch_slots / 2 + 1);
+  a->whole = (gmlk_whole_chunks *)(void *)(a->pieces + a->scratch_slots / 2 + 3);
+  a->head_fragments = (gmlk_head_fragment *)(void *)(a->whole + a->scratch_slots / 2 + 1);
   return 1;
 }
 
@@ -3316,13 +3350,14 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
         one begins.
    [W2] No chunk is in two pieces of a window.
    [W3] The pieces' grains add up to the window's.
-   [W4] While a window is live each piece is one block of state GMLK_PIECE that points to the
-        window.
-   [W5] Idle windows stand in the list as they became idle, and in one of two trees. In `open` they
+   [W4] While a window is live or pending each piece is one block of state GMLK_PIECE that points to
+        the window.
+   [W5] Idle windows stand in a list, longest idle first, and in one of two trees. In `open` they
         are ordered by size, those of one size by the stream of their tag, and those of one stream
         by number, so the one that was made first stands first; in `blocked` by the serial of the
         block that is in the way.
-   [W6] The chunks' map_counts add up to what windows and buffers' pages map.
+   [W6] The chunks' map_counts add up to what windows and buffers' pages map. One in quarantine
+        counts for all its chunks, though perhaps only some are mapped.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `open`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
@@ -3340,10 +3375,11 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
    take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided by
    chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that. Costs: to
    look up a size is O(log(idle windows)) expected, plus the pieces of at most GMLK_WINDOW_TRIES
-   windows; a free is that for each window that it unblocks, each of which a search has blocked.
-   Cannot fail. */
+   windows of the requester's stream and clean ones, and as many others; where the stream may wait,
+   plus O(pending blocks). A free is that for each window that it unblocks, each of which a search
+   has blocked. Can fail: gmlk_va_take, where no free range is as long. */
 
-#define GMLK_WINDOW_TRIES 32u /* a search looks at the pieces of so many windows of the size */
+#define GMLK_WINDOW_TRIES 32u /* a search looks at so many own and clean ones, and so many others */
 
 #define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_open_key */
 
@@ -3353,7 +3389,7 @@ static uint64_t gmlk_open_key(uint32_t grains, unsigned stream) {
 }
 
 /* Takes address space for so many chunks of a window or buffer; NULL where no free range is as
-   long. pre: one record reserved. */
+   long. In address space `grains` are chunks. pre: one record reserved. */
 static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32_t chunks,
                                 const void *owner) {
   gmlk_block *b = gmlk_bins_best(space->holes, chunks);
@@ -3426,9 +3462,10 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
   windows->idle_end = &w->idle_next;
 }
 
+/* Takes a window out of the tree and the list of idle ones: nobody else finds it. */
 static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
   gmlk_window_leave(windows, w);
-  w->alias.state = GMLK_ALIAS_LIVE;
+  w->alias.state = GMLK_ALIAS_HELD;
   *w->idle_at = w->idle_next;
   if (w->idle_next)
     w->idle_next->idle_at = w->idle_at;
@@ -3463,7 +3500,7 @@ static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_requester reque
 /* Whether the requester may have a block: at once, or behind the wait that it allows. */
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_requester requester,
                          const gmlk_block *b) {
-  if (gmlk_is_open(b, requester.stream)) return 1;
+  if (gmlk_is_available(b, requester.stream)) return 1;
   if (requester.may_wait && gmlk_user_block(b)->state == GMLK_PENDING)
     return gmlk_may_await_uses(streams, requester, gmlk_user_block(b));
   return requester.may_wait && b->state == GMLK_FREE &&
@@ -3505,25 +3542,28 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, const gmlk
                                     size_t chunk_count);
 static gmlake_result gmlk_space_extend_to(gmlake *l, gmlk_space *space, uint32_t slots);
 
-/* A question's answer. */
+/* The answer of a dry run. */
 static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
    one stream waits for nothing. gmlk_refresh asks all streams what is complete and makes that
-   memory CLEAN; gmlk_look does so for a request that finds none. gmlk_pieces_borrow takes the
-   pieces of a plan from FREE, or PENDING, to RESERVED: a requester that may wait has its stream
-   wait on the device for what still uses them, and pending blocks among them end. After an error
-   none is reserved, but waits that were queued, and blocks that ended, stay so. */
+   memory CLEAN; gmlk_look does so for a request that finds none.
+   gmlk_pieces_reserve takes the pieces of a plan from FREE, or PENDING, to RESERVED: from then on
+   nobody else finds them. gmlk_pieces_unreserve undoes it. If the requester may wait, its stream is
+   made to wait on the device for what still uses the pieces, and pending blocks among them end.
+   After an error none is reserved, but waits that were queued stay queued, and blocks that ended
+   stay free. */
 static unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
 static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
 static gmlake_result gmlk_refresh(gmlake *l, int close);
 static gmlake_result gmlk_look(gmlake *l);
 static void gmlk_fence_now(gmlake *l, unsigned stream, int is_named);
-static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
-                                        gmlk_piece *pieces, uint32_t count);
+static gmlake_result gmlk_pieces_reserve(gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                         gmlk_piece *pieces, uint32_t count);
 
-/* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
+/* Notes that the stream's open epoch uses what a pool lends, or may lend: who borrows it next waits
+   for that epoch. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream);
 
 /* Extra records: labels, and the streams that gmlake_record_stream named for a block. */
@@ -3590,7 +3630,7 @@ struct gmlake_pool {
 typedef struct gmlk_callback { /* a running oom handler or function of a policy */
   uintptr_t thread;            /* that it runs on */
   int is_policy;
-  const gmlake_pool *pool; /* that the request is of which an oom handler is asked about; or NULL */
+  const gmlake_pool *pool; /* of the request that an oom handler is asked about; or NULL */
   struct gmlk_callback *next;
 } gmlk_callback;
 
@@ -3600,6 +3640,12 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S3 3u /* by a new window */
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
+
+enum { /* gmlk_request.window_space */
+       GMLK_SPACE_FOUND = 0,
+       GMLK_SPACE_IN_USE,   /* no range of addresses is free: it helps to drop windows */
+       GMLK_SPACE_TOO_SMALL /* the window needs more than there is in all */
+};
 
 struct gmlk_request { /* see >>alloc */
   gmlk_arena *arena;
@@ -3618,14 +3664,13 @@ struct gmlk_request { /* see >>alloc */
   int is_reuse; /* an idle window was taken for it */
   int is_split; /* a part of a free range was taken for it */
   /* What one slow step of >>slow leaves to the next: */
-  uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
-  uint32_t piece_count;   /* what that window has: so many ranges in arena->pieces */
-  size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
-  int has_grown;          /* chunks were created for it */
-  int lacks_window_space; /* 1: no address space was left for its window; 2: its window needs more
-                             than there is */
-  int is_exhaustive;   /* a window of any free pieces will do, however long it takes; stays set */
-  gmlake_result error; /* of the first slow step that failed, but for want of memory */
+  uint32_t shortfall;    /* grains that were missing for a window; 0: no window can be made */
+  uint32_t piece_count;  /* what that window has: so many ranges in arena->pieces */
+  size_t limit_bytes;    /* the limit that forbade growth; 0: none did */
+  int has_grown;         /* chunks were created for it */
+  unsigned window_space; /* GMLK_SPACE_...: whether there are addresses for its window */
+  int is_exhaustive;     /* a window of any free pieces will do, however long it takes; stays set */
+  gmlake_result error;   /* the first error of a slow step, other than a lack of memory */
   /* For policy and observer: */
   unsigned state;      /* GMLK_S1 to GMLK_S4, once it is granted */
   unsigned step_limit; /* the slow steps that are tried for it; 0: all */
@@ -3648,7 +3693,7 @@ struct gmlake {
   gmlake_device_properties device;
   gmlk_process process; /* that created the lake */
   GMLK_MUTEX driver_lock;
-  GMLK_MUTEX turn; /* its holder gets `driver_lock` next, before who gives that back */
+  GMLK_MUTEX turn; /* its holder gets `driver_lock` next; the last holder may ask again behind it */
   /* A byte that is 1 while every caller may take state_lock, and 0 in a child of fork. If it is 0,
      or fork_guard NULL, gmlk_turn_away decides. */
   const unsigned char *fork_guard;
@@ -3679,8 +3724,8 @@ struct gmlake {
   int is_observed;          /* there is an observer */
   gmlake_backend *mock;     /* that gmlake_mock_use tells of uses; NULL: none */
   const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
-  gmlk_dry_run *dry_run;      /* the question that is asked: nothing is taken or created, and
-                                 state_lock stays held; NULL: requests are served */
+  gmlk_dry_run *dry_run;      /* the dry run that answers a question: nothing is taken or created,
+                                 and state_lock stays held; NULL: requests are served */
   struct {
     void *memory;
     size_t bytes;
@@ -3709,8 +3754,9 @@ static void gmlk_unlock_driver(gmlake *l) {
 #define GMLK_UNLOCKED 1u
 #define GMLK_LIGHTLY 2u
 
-/* Returns an error if it cannot begin. Only here does the holder of `driver_lock` release
-   state_lock for driver calls. */
+/* Begins a series of calls. On an error no call may be made (has_begun stays 0), but state_lock is
+   released all the same: in any case gmlk_batch_end has to follow. Only here does the holder of
+   `driver_lock` release state_lock for driver calls. */
 static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how) {
   const gmlake_backend *backend = l->driver.backend;
   memset(batch, 0, sizeof(*batch));
@@ -3723,7 +3769,7 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
   batch->result =
       gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->code));
   batch->call = "capture_exchange";
-  batch->is_relaxed = !batch->result;
+  batch->has_begun = !batch->result;
   return batch->result;
 }
 
@@ -3754,7 +3800,7 @@ static gmlk_arena *gmlk_next_arena(const gmlake *l, const gmlk_arena *a) {
 /* Adds up in the statistics what the arenas hold. Others may read them in the middle of a driver's
    part, so they change at its end, and when a step changed something without the driver. O(arenas).
    pre: both locks are held. */
-static void gmlk_held_count(gmlake *l) {
+static void gmlk_held_sum(gmlake *l) {
   gmlake_stats *s = &l->stats;
   const gmlake_pool *pool;
   gmlk_arena *a;
@@ -3772,23 +3818,23 @@ static void gmlk_held_count(gmlake *l) {
 }
 
 /* Ends a series of backend calls, and enters it into statistics and last error. Returns the series'
-   result; a fatal one makes the lake lost. */
+   result; a fatal one other than FORKED makes the lake lost. */
 static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   const gmlake_backend *backend = batch->driver->backend;
   const gmlake_result result = batch->result;
   const char *hint = "";
-  if (batch->is_relaxed) {
+  if (batch->has_begun) {
     batch->end_result = gmlk_backend_result(
         backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
     if (batch->calls) batch->ns = backend->clock_ns(backend->user) - batch->start_ns;
   }
   if (batch->how & GMLK_UNLOCKED) {
     gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-    gmlk_held_count(l);
+    gmlk_held_sum(l);
   }
   l->stats.driver_call_count += batch->calls;
   l->stats.driver_ns += batch->ns;
-  if (batch->has_lost)
+  if (batch->is_stream_gone)
     gmlk_warn(l, GMLAKE_ERROR_DRIVER, "event_record", batch->code,
               "a stream was destroyed before gmlake_forget_stream: what was freed on it last is "
               "pending until the host waits for the whole device");
@@ -3836,7 +3882,7 @@ static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
    arrays. A plan may begin in the free tail of one chunk and end in the free head of another; the
    chunks between are wholly free.
    Costs: for a requester that may not wait O(whole chunks that it takes + runs of one to two chunks
-   that hold no whole chunk); else O(slots + blocks of free runs that touch a chunk's end).
+   that hold no whole chunk); else O(slots + blocks of free ranges that touch a chunk's end).
    pre: scratch is reserved for all slots. Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0) /* no slot, or no grain */
@@ -3861,33 +3907,33 @@ struct gmlk_plan { /* what serves a request */
   gmlk_slots slots;         /* the chunks that growth creates for it */
 };
 
-typedef struct gmlk_supply {     /* what free runs offer to a window */
-  uint32_t run_count;            /* entries in arena->runs: whole free chunks */
+typedef struct gmlk_supply {     /* what free ranges offer to a window */
+  uint32_t whole_count;          /* entries in arena->whole */
   uint32_t head_count;           /* entries in arena->head_fragments: free heads of chunks */
-  uint64_t whole_chunks;         /* in all these runs */
+  uint64_t chunk_count;          /* the chunks of all these together */
   uint32_t tail_at, tail_grains; /* the longest free tail of a chunk that the request can fill */
   uint32_t next_at, next_grains; /* the next longest, of another chunk */
   uint32_t head_grains;          /* of the longest free head of another chunk than the tail's */
 } gmlk_supply;
 
-/* Sorts runs by size, so that small holes are used up and large ones are kept. It is a Shell sort,
-   since the C library's qsort may allocate. */
-static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
+/* Sorts whole chunks by the size of the free range that they are in, so that small ranges are used
+   up and large ones are kept. It is a Shell sort, since the C library's qsort may allocate. */
+static void gmlk_whole_sort(gmlk_whole_chunks *whole, uint32_t count) {
   uint32_t gap, i, j;
   for (gap = count / 2; gap; gap /= 2) {
     for (i = gap; i < count; i++) {
-      gmlk_run run = runs[i];
-      for (j = i;
-           j >= gap && (runs[j - gap].grains > run.grains ||
-                        (runs[j - gap].grains == run.grains && runs[j - gap].slot > run.slot));
+      const gmlk_whole_chunks moved = whole[i];
+      for (j = i; j >= gap &&
+                  (whole[j - gap].grains > moved.grains ||
+                   (whole[j - gap].grains == moved.grains && whole[j - gap].slot > moved.slot));
            j -= gap)
-        runs[j] = runs[j - gap];
-      runs[j] = run;
+        whole[j] = whole[j - gap];
+      whole[j] = moved;
     }
   }
 }
 
-/* Enters a free run [at, end) into the supply, for a request of `grains`. */
+/* Enters a free range [at, end) into the supply, for a request of `grains`. */
 static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
                             uint32_t grains, uint32_t align) {
   const unsigned log = a->chunk_log;
@@ -3906,11 +3952,11 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
     if (is_longest) supply->tail_grains = tail;
   }
   if (last > first) {
-    gmlk_run *run = &a->runs[supply->run_count++];
-    run->slot = first;
-    run->count = last - first;
-    run->grains = end - at;
-    supply->whole_chunks += run->count;
+    gmlk_whole_chunks *whole = &a->whole[supply->whole_count++];
+    whole->slot = first;
+    whole->count = last - first;
+    whole->grains = end - at;
+    supply->chunk_count += whole->count;
   }
   if (end & rest) {
     gmlk_head_fragment *fragment = &a->head_fragments[supply->head_count++];
@@ -3919,7 +3965,7 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* The longest free head of a chunk that goes with a tail, which may be none [W2]. */
+/* The longest free head of a chunk; none in the chunk of the tail, if there is a tail [W2]. */
 static uint32_t gmlk_supply_head(const gmlk_arena *a, const gmlk_supply *supply, uint32_t tail_at,
                                  uint32_t tail_grains) {
   uint32_t most = 0, i;
@@ -3942,7 +3988,7 @@ static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply
     supply->tail_grains = supply->next_grains;
     supply->head_grains = fragment;
   }
-  return (supply->whole_chunks << a->chunk_log) + supply->tail_grains + supply->head_grains;
+  return (supply->chunk_count << a->chunk_log) + supply->tail_grains + supply->head_grains;
 }
 
 /* Enters the runs open to the stream that stand in one bin, either under its own tag or as clean
@@ -3964,14 +4010,15 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
 
 /* How many runs of the next bin are looked at; 0: there are enough whole chunks. */
 static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply, uint32_t grains) {
-  uint64_t have = supply->whole_chunks << a->chunk_log;
+  uint64_t have = supply->chunk_count << a->chunk_log;
   return have < grains ? GMLK_RUN_TRIES +
                              GMLK_RUN_TRIES_PER_CHUNK * (unsigned)((grains - have) >> a->chunk_log)
                        : 0;
 }
 
-/* How many runs shorter than a chunk are looked at for their ends. A lake that has few leaves them
-   to shorter requests. Where there are many, the few longest are seldom what a window lacks. */
+/* How many runs shorter than a chunk are looked at for their ends, the longest first. Of few runs
+   it looks at 16, and leaves the rest to shorter requests. Of many it looks at more, since the
+   longest are seldom what a window lacks. */
 static unsigned gmlk_end_tries(uint32_t runs) {
   return (unsigned)gmlk_min(gmlk_max(GMLK_END_TRIES, runs / GMLK_END_SHARE), GMLK_END_TRIES_MOST);
 }
@@ -4005,8 +4052,9 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   }
 }
 
-/* Finds the supply of any requester: looks at every run that touches a chunk's end. For a requester
-   that may wait, memory of several streams side by side is one run, and no bin has such a run. */
+/* Finds the supply of any requester: looks at every free range that touches a chunk's end. For a
+   requester that may wait, memory of several streams side by side is one range, which stands in no
+   bin. */
 static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                              uint32_t grains, uint32_t align, gmlk_supply *supply) {
   uint32_t slot = 0;
@@ -4016,7 +4064,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
     uint32_t boundary = slot << a->chunk_log, end = b->at + b->grains;
     slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
     if (!gmlk_may_take(streams, requester, b)) {
-      b = b->prev; /* a run that ends here and is shorter than a chunk meets no other boundary */
+      b = b->prev; /* a range that ends here and is shorter than a chunk meets no other end */
       if (b->at + b->grains != boundary || !gmlk_may_take(streams, requester, b)) continue;
       end = boundary;
     } else {
@@ -4050,10 +4098,10 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t 
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
   const uint32_t chunk = a->chunk_grains;
-  uint32_t run;
-  for (run = 0; run < supply->run_count && *left; run++) {
-    const uint32_t at = a->runs[run].slot << a->chunk_log;
-    const uint32_t count = a->runs[run].count;
+  uint32_t i;
+  for (i = 0; i < supply->whole_count && *left; i++) {
+    const uint32_t at = a->whole[i].slot << a->chunk_log;
+    const uint32_t count = a->whole[i].count;
     const uint32_t whole = *left / chunk < count ? *left / chunk : count;
     if (whole) gmlk_plan_add(a, plan, at, whole * chunk, 1);
     *left -= whole * chunk;
@@ -4078,8 +4126,8 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
 }
 
 /* S3: writes the ranges of a window to arena->pieces. 0: the free ranges are too few. Then
-   plan->shortfall says how much memory is missing, and the ranges are those that the window has
-   beside that much in new chunks. */
+   plan->shortfall says how much memory is missing, and the ranges are what the window has without
+   the new chunks. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_plan *plan) {
@@ -4095,7 +4143,7 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
   offer = gmlk_supply_sum(a, whole_only, &supply);
   if (offer < grains) plan->shortfall = grains - (uint32_t)offer;
   missing = (plan->shortfall + chunk - 1) & ~(chunk - 1);
-  if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
+  if (!missing) gmlk_whole_sort(a->whole, supply.whole_count);
   if (supply.tail_grains) {
     gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains, 1);
     not_slot = supply.tail_at >> a->chunk_log;
@@ -4181,7 +4229,7 @@ static gmlake_result gmlk_alias_unmap(gmlk_batch *batch, const gmlk_arena *a, gm
 /* Maps the aliases of a list, which stand in the order of their addresses. On an error unmaps them.
    If `mapped` of one is still not 0 then, the driver refused to unmap it. */
 static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *list) {
-  gmlake_result result = batch->is_relaxed ? GMLAKE_OK : batch->result;
+  gmlake_result result = batch->has_begun ? GMLAKE_OK : batch->result;
   gmlk_alias *x, *first = list;
   uint64_t address, end;
   uint32_t i, slot, left;
@@ -4237,8 +4285,8 @@ static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
 }
 
 /* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped: a
-   page is idle; a window counts as live, though nobody has it, until the caller makes it idle or
-   grants it. What should not be there is quarantined. */
+   page is idle; a window is held until the caller makes it idle or grants it. What an error left
+   mapped is quarantined. */
 static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *list,
                                        uint64_t *out_ns) {
   gmlk_batch batch;
@@ -4251,16 +4299,16 @@ static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *lis
     x->stream = GMLK_CLEAN;
     x->epoch = 0;
     gmlk_alias_count(a, x, 1);
-    gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE);
+    gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_HELD : GMLK_ALIAS_IDLE);
     if (batch.result) gmlk_alias_quarantine(a, x);
   }
-  gmlk_held_count(l);
+  gmlk_held_sum(l); /* again: gmlk_batch_end did so before this was written down */
   *out_ns = batch.ns;
   return batch.result;
 }
 
-/* Writes down that an alias is mapped no more. A window is freed, and why it goes is told, if it
-   was ever told that it came. */
+/* Writes down that an alias is mapped no more. A window is freed. If the observer was told of its
+   stitch, it is told of the end, with the reason. */
 static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t driver_ns,
                            const char *reason) {
   gmlk_window *w;
@@ -4276,8 +4324,8 @@ static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t dri
   gmlk_window_discard(l, a, w);
 }
 
-/* Puts an alias that nobody has into the list of those to be unmapped. An idle window leaves the
-   tree and the list of idle ones and counts as live until it is gone: nobody else finds it. */
+/* Puts an alias that nobody has into the list of those to be unmapped. An idle window is held from
+   then on. */
 static void gmlk_alias_give_up(gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
   if (x->is_window && x->state == GMLK_ALIAS_IDLE)
     gmlk_window_unset_idle(&a->windows, gmlk_window_at(x));
@@ -4285,8 +4333,9 @@ static void gmlk_alias_give_up(gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying)
   *dying = x;
 }
 
-/* Unmaps the aliases of a list, state_lock released meanwhile. A window that cannot be unmapped is
-   quarantined, a page stays as it is. If the series of driver calls cannot begin, all do. */
+/* Unmaps the aliases of a list, state_lock released meanwhile. If one cannot be unmapped, a window
+   is quarantined and a page stays as it is. If the series of driver calls cannot even begin, all
+   stay mapped: the windows are idle again, as if they had become so just now. */
 static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dying) {
   gmlk_batch batch;
   gmlk_alias *x, *next;
@@ -4294,19 +4343,19 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
   if (!dying) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   for (x = dying; x; x = x->next, count++)
-    if (batch.is_relaxed) (void)gmlk_alias_unmap(&batch, a, x);
+    if (batch.has_begun) (void)gmlk_alias_unmap(&batch, a, x);
   (void)gmlk_batch_end(l, &batch);
   for (x = dying; x; x = next) {
     next = x->next;
     if (!x->mapped) {
       gmlk_alias_end(l, a, x, batch.ns / count, "the lake dropped an idle window");
-    } else if (x->state == GMLK_ALIAS_LIVE && batch.is_relaxed) {
+    } else if (x->state == GMLK_ALIAS_HELD && batch.has_begun) {
       gmlk_alias_quarantine(a, x);
-    } else if (x->state == GMLK_ALIAS_LIVE) {
+    } else if (x->state == GMLK_ALIAS_HELD) {
       gmlk_window_set_idle(&a->windows, gmlk_window_at(x), x->stream, x->epoch);
     }
   }
-  gmlk_held_count(l);
+  gmlk_held_sum(l);
   return batch.result;
 }
 
@@ -4320,9 +4369,10 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
-/* Makes each reserved piece of a window one block of its own [W4]. */
+/* Makes each reserved piece of a held window one block of its own [W4]. The caller grants it. */
 static void gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
+  w->alias.state = GMLK_ALIAS_LIVE;
   for (i = 0; i < w->piece_count; i++) {
     gmlk_piece *piece = &w->pieces[i];
     piece->block = gmlk_own(a, piece->block, piece->grains, GMLK_PIECE);
@@ -4330,14 +4380,15 @@ static void gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   }
 }
 
-/* Makes an idle window live whose pieces are free, to be granted. Driver calls: waits only. */
+/* Takes a window whose pieces the requester may have; the caller grants it. It is idle, or pending:
+   then it becomes idle when its pieces are reserved. Driver calls: waits only. */
 static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                       gmlk_window *w) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->piece_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count);
+  result = gmlk_pieces_reserve(l, a, requester, w->pieces, w->piece_count);
   if (result) return result;
   gmlk_window_unset_idle(&a->windows, w);
   w->is_known |= r->is_capture;
@@ -4362,8 +4413,9 @@ static int gmlk_window_may_serve(const gmlk_streams *streams, const gmlk_request
   return gmlk_window_suits(r, w) && !gmlk_window_blocker(r->arena, streams, requester, w);
 }
 
-/* The same of an open window. One that an owned block is in the way of waits for it; free memory
-   that others hold back opens without a free. */
+/* The same of a window in `open`. If an owned block is in its way, it waits in `blocked` until that
+   block is freed. If only free memory of others is, it stays in `open`: that becomes clean without
+   a free. */
 static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
                            gmlk_requester requester, gmlk_window *w) {
   gmlk_block *b;
@@ -4378,7 +4430,8 @@ static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
 }
 
 /* An idle window of exactly the size that the requester may have, or NULL: the oldest of those that
-   its stream used last and clean ones; else the first of the others. */
+   its stream used last and clean ones; else the first of the others, by their streams. The first
+   loop merges two orders: w goes through the clean ones, `other` through those of the stream. */
 static gmlk_window *gmlk_window_find(const gmlk_streams *streams, const gmlk_request *r,
                                      gmlk_requester requester) {
   gmlk_block *const *open = &r->arena->windows.open;
@@ -4422,8 +4475,10 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings are dropped. Never waits. Unmapping is
    safe: the tag was set when the window was freed, to the stream and the epoch then open, so the
-   epoch's end is behind all work that had its address. Who took its pieces since then uses them by
-   other addresses; who took the window itself gave it a new tag when it was freed again. */
+   epoch's end is behind all work that had its address. (Freed with GMLAKE_STREAM_NONE it is clean:
+   the caller has synchronised. What a graph knows never completes.) Who took its pieces since then
+   uses them by other addresses; who took the window itself gave it a new tag when it was freed
+   again. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL;
   gmlk_alias *dying = NULL;
@@ -4481,9 +4536,9 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   return NULL;
 }
 
-/* Maps a new window, state_lock released meanwhile, and counts it in. Then it is neither live nor
-   idle: that is for the caller. An error unreserves its pieces, if is_reserved, and gives it up:
-   what the driver refused to unmap again stays. */
+/* Maps a new window, state_lock released meanwhile, and counts it in. Then it is held: the caller
+   grants it or makes it idle. On an error its pieces become free, if is_reserved, and the window is
+   discarded; if the driver also refused to unmap it, it stays, in quarantine. */
 static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, int is_reserved) {
   const uint32_t grains = w->self.grains;
   uint64_t ns;
@@ -4507,10 +4562,10 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
   if (!w) {
-    r->lacks_window_space = !result;
+    r->window_space = result ? GMLK_SPACE_FOUND : GMLK_SPACE_IN_USE;
     return result;
   }
-  result = gmlk_pieces_borrow(l, a, plan->requester, w->pieces, w->piece_count);
+  result = gmlk_pieces_reserve(l, a, plan->requester, w->pieces, w->piece_count);
   if (result) {
     gmlk_window_discard(l, a, w);
     return result;
@@ -4617,7 +4672,7 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   else
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
   if (result) return result;
-  if (l->records.unused_count >= 2 + l->records.held_count && l->index.count < l->index.count_max &&
+  if (l->records.unused_count >= 2 + l->records.set_aside && l->index.count < l->index.count_max &&
       r->requester.stream < a->bins_capacity && a->bins[r->requester.stream])
     return GMLAKE_OK; /* it is there: nearly always */
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
@@ -4626,8 +4681,8 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
              : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Makes a taken block, which was a part of a free range of `hole` grains, or a window's record the
-   user's. state 0: GMLK_S1 if that is all of the range, else GMLK_S2. After growth: GMLK_S4. */
+/* Makes a block the user's: one that was taken from a free range of `hole` grains, or a window's
+   record. state 0: GMLK_S1 if that is all of the range, else GMLK_S2. After growth: GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t hole,
                                      unsigned state) {
   unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
@@ -4648,9 +4703,10 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
   return b;
 }
 
-/* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
-   window of exactly the size; the small-block reserve; a part of that range. NULL: there is none.
-   pre: two records reserved. */
+/* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left;
+   else a window of exactly the size; else a part of that range. But a small block that this would
+   cut from the arena's end, or for which there is no range, comes from the small-block reserve.
+   NULL: there is none. pre: two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
@@ -4686,8 +4742,9 @@ static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
 
 #define GMLK_STITCHES_IN_ROW 32u /* so many without growth tell that a lake does not settle */
 
-/* Carries out a plan. Of a question it only says what the stream has to wait for; then *out_block
-   stands for a block. OK with *out_block NULL: no address space is left for the window. */
+/* Carries out a plan. In a dry run it only says what the stream has to wait for; then *out_block is
+   the arena's edge, which stands for a block. OK with *out_block NULL: no address space is left for
+   the window. */
 static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *plan,
                                       gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
@@ -4714,28 +4771,28 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
     return GMLAKE_OK;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
+  result = gmlk_pieces_reserve(l, a, plan->requester, &plan->range, 1);
   if (result) return result;
   for (b = plan->range.block; b->grains < plan->range.grains;) b = gmlk_join(a, b);
   *out_block = gmlk_grant(l, r, b, plan->hole, plan->state);
   return GMLAKE_OK;
 }
 
-/* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
-   can be made, for want of addresses too. pre: scratch is reserved. */
+/* Plans a window for a request. 0: there are too few pieces, and r->shortfall is set; or no window
+   can be made, perhaps as there are no addresses. pre: scratch is reserved. */
 static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
                             gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
   r->shortfall = 0;
-  if (!r->may_stitch || r->lacks_window_space == 1) return 0;
+  if (!r->may_stitch || r->window_space == GMLK_SPACE_IN_USE) return 0;
   (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
                          r->is_whole, plan);
   plan->requester = requester;
   plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
   if (!gmlk_bins_best(a->window_space.holes, plan->chunk_count) &&
       gmlk_area_next(&a->window_space.area, plan->chunk_count) == GMLK_NOWHERE) {
-    r->lacks_window_space =
-        plan->chunk_count <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
+    r->window_space =
+        plan->chunk_count <= a->window_space.area.limit ? GMLK_SPACE_IN_USE : GMLK_SPACE_TOO_SMALL;
     return 0;
   }
   r->shortfall = plan->shortfall;
@@ -4757,8 +4814,9 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   extents = space->area.count;
   result = gmlk_space_extend_to(l, space, plan.chunk_count);
   if (result && !gmlk_is_shortage(result)) return result;
+  /* If it asked for addresses, state_lock was released: others may have taken pieces. */
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
-    return GMLAKE_OK; /* state_lock was released */
+    return GMLAKE_OK;
   result = GMLAKE_OK;
   /* It may release state_lock. The plan holds all the same: where a policy evicts, `asks_first`
      sends every allocation the slow way, so nobody takes a piece meanwhile. */
@@ -4815,10 +4873,10 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
 /* Serves a request. step_limit: 0, or so many slow steps are tried at most; then OK with *out_ptr
    NULL may be the answer. pre: state_lock is held; it is held again at the end.
    Only where memory is short the lake asks what other streams have completed; till then it leaves
-   freed memory to its stream. So what is open to a request depends on when somebody asked last, and
-   a program that repeats itself finds other pieces each time. A lake that stitches on although it
-   does not grow any more asks at each request of a chunk or more: a call for each stream, where a
-   stitch takes some for each chunk. */
+   freed memory to its stream. So what a request may have depends on when somebody asked last, and a
+   program that repeats itself finds other pieces each time. After 32 stitches in a row without
+   growth each request of a chunk or more asks: that is a call for each stream, and a stitch costs
+   some for each chunk. */
 GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      unsigned step_limit, void **out_ptr) {
   gmlk_request r;
@@ -4856,11 +4914,12 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
 /* ---- >>free ------------------------------------------------------------------------------------
    Frees blocks, at once, or once the streams that gmlake_record_stream named have passed the free:
    until then a block is pending. A free makes no driver call that blocks. What [N4] and [N5] say of
-   pending blocks stands in >>pending. pre: state_lock is held. Of a policy, `coalesce` is called
-   with state_lock released. Costs: O(1) expected, plus the pieces of a window and the recorded
+   pending blocks stands in >>pending. pre: state_lock is held. If there is an observer or a policy,
+   gmlk_free_watched in >>find calls gmlk_free; it asks a policy's `coalesce` before, with
+   state_lock released. Costs: O(1) expected, plus the pieces of a window and the recorded
    streams, plus an event where one is due. Can fail: a wrong pointer, host memory. */
 
-/* Makes free memory with this tag of a live or pending block. A window becomes idle. */
+/* A live or pending block becomes free memory with this tag. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_arena *a = l->arenas[b->arena];
   gmlk_window *w;
@@ -4912,7 +4971,7 @@ static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   return kept != 0;
 }
 
-/* Makes free memory of a pending block. Its tag may be complete by now. */
+/* A pending block becomes free memory. Its tag may be complete by now. */
 static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
   gmlk_link_remove(&extra->link);
   l->return_count -= (size_t)extra->is_shared;
@@ -4924,8 +4983,9 @@ static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
   gmlk_extra_free(l, extra);
 }
 
-/* Ends a pending block's wait for its uses: it is free memory, or [N5]. */
-static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
+/* All uses of a pending block are complete. It becomes free memory; a shared one stays pending, and
+   stands last [N5]. */
+static void gmlk_pending_uses_done(gmlake *l, gmlk_extra *extra) {
   if (!extra->is_shared) {
     gmlk_pending_end(l, extra);
     return;
@@ -4957,14 +5017,15 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
     use->extra = extra;
     gmlk_link_insert(s->pending_uses.prev, &use->link);
   }
-  if (!extra->uses_left) gmlk_pending_done(l, extra);
+  if (!extra->uses_left) gmlk_pending_uses_done(l, extra);
 }
 
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
-/* Notes that the stream freed so much in its open epoch; with is_lent, what a graph knows. Once it
-   has freed enough since its last event, it gets another one. What it frees later is fenced where
-   somebody else needs memory. */
+/* Notes that the stream freed so much in its open epoch; is_lent: of what a graph knows, or of what
+   was borrowed. Once it has freed enough since its last event, it gets another one; at once, if it
+   may end without the lake being told [F8]. What it frees later is fenced where somebody else needs
+   memory. */
 static inline void gmlk_note_freed(gmlake *l, const gmlk_arena *a, unsigned stream, size_t bytes,
                                    int is_lent) {
   gmlk_stream *s = l->streams.items[stream];
@@ -5021,6 +5082,8 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   l->stats.requested_bytes -= bytes - b->its.slack;
   if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
+    /* It stays pending till the end of this: gmlk_fence_now may ask what is complete, but only
+       gmlk_take_back ends waits. */
     for (i = 0; i < extra->used_count; i++)
       gmlk_fence_now(l, extra->used[i].stream, extra->used[i].stream == stream);
   } else {
@@ -5591,7 +5654,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, uint32_t need
   if (!gmlk_records_reserve(&l->records, &l->host, 2) ||
       !gmlk_host_grow(&l->host, &area->extents, &area->capacity, area->count, sizeof(gmlk_extent)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  l->records.held_count += 2;
+  l->records.set_aside += 2;
   wanted = gmlk_max(area->unit, area->is_scarce ? 0 : area->limit);
   for (;; wanted /= 4) {
     wanted = gmlk_max(gmlk_min(wanted, area->most - first), need);
@@ -5607,7 +5670,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, uint32_t need
     if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
     if (area->is_full) break;
   }
-  l->records.held_count -= 2;
+  l->records.set_aside -= 2;
   if (result) return result;
   if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
   area->extents[area->count].base = address - (uint64_t)first * area->chunk_bytes;
@@ -5937,8 +6000,8 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 
 /* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
    epoch stays open, and a later fence will cover it; only where the driver says that the stream is
-   gone, there will be none: DRIVER, and batch->has_lost is set. CAPTURING: a capture forbids it,
-   even one that the lake was not told of; or [F8], where the call does not name the stream. */
+   gone, there will be none: DRIVER, and batch->is_stream_gone is set. CAPTURING: a capture forbids
+   it, even one that the lake was not told of; or [F8], where the call does not name the stream. */
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream,
                                        int is_named) {
   gmlk_stream *s = streams->items[stream];
@@ -5957,7 +6020,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
   if (result) return result;
   result = GMLK_ANSWER(batch, event_record, event, s->value);
   if (s->value && result == GMLAKE_ERROR_INVALID_ARGUMENT) { /* it is gone: no error here [D1] */
-    batch->has_lost = 1;
+    batch->is_stream_gone = 1;
     batch->calls++;
     batch->code = batch->answer;
     gmlk_stream_end(streams, stream, 1);
@@ -6025,7 +6088,7 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
       for (link = ring->next; link != ring; link = next) {
         gmlk_block *b = (gmlk_block *)(uintptr_t)link;
         next = link->next; /* the rest of a run may enter the bin again: before it, so not seen */
-        for (; gmlk_is_open(b, stream); b = b->next)
+        for (; gmlk_is_available(b, stream); b = b->next)
           if (b->stream == stream && b->u.epoch <= s->done) b = gmlk_retag(a, b, GMLK_CLEAN);
       }
     }
@@ -6221,7 +6284,7 @@ static void gmlk_take_back(gmlake *l) {
       GMLAKE_ASSERT(extra != NULL);
       gmlk_link_remove(&use->link);
       use->extra = NULL;
-      if (!--extra->uses_left) gmlk_pending_done(l, extra);
+      if (!--extra->uses_left) gmlk_pending_uses_done(l, extra);
     }
   }
   if (!is_news) return;
@@ -6279,7 +6342,8 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
                      "wait for the whole device");
   if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
-    if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
+    if (gmlk_stream_needs_device_wait(streams, streams->items[i]))
+      streams->items[i]->is_dirty = GMLK_AWAITED;
   l->stats.host_wait_count++;
   streams->is_device_awaited = 1;
   result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
@@ -6354,10 +6418,10 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
   p->has_begun = 1;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
     const gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_is_out(&l->streams, s)) out = i;
+    if (gmlk_stream_needs_device_wait(&l->streams, s)) out = i;
     /* If it got no event, a capture forbids that, perhaps one that the driver alone knows of. */
     if (begins && gmlk_stream_has_work(s) && s->is_dirty)
-      p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
+      p->is_partial |= l->streams.capture_count || !gmlk_stream_needs_device_wait(&l->streams, s);
     if (!begins && s->fence_count && s->fences[0].serial <= p->last) streams[count++] = i;
   }
   if (begins) return result;
@@ -6490,8 +6554,8 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, unsigned 
 /* Reserves pieces for the requester, and makes its stream wait on the device for the work that
    still uses them. On an error they are not reserved. pre: two records are reserved for each piece;
    the requester may have them. */
-static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
-                                        gmlk_piece *pieces, uint32_t count) {
+static gmlake_result gmlk_pieces_reserve(gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                         gmlk_piece *pieces, uint32_t count) {
   const gmlk_stream *s = requester.may_wait ? l->streams.items[requester.stream] : NULL;
   gmlake_result result = GMLAKE_OK;
   gmlk_batch batch;
@@ -6768,15 +6832,15 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
   uint32_t i, end;
   memset(batch, 0, sizeof(*batch));
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  l->records.held_count += records;
+  l->records.set_aside += records;
   (void)gmlk_batch_begin(l, batch, GMLK_UNLOCKED);
   batch->imports = imports;
   result = gmlk_chunks_make(batch, a, slots);
-  for (i = slots->count; result && batch->is_relaxed && i--;) /* undoes it in reverse */
+  for (i = slots->count; result && batch->has_begun && i--;) /* undoes it in reverse */
     if (a->chunks.items[slots->items[i]].handle && !gmlk_chunk_return(batch, a, slots->items[i]))
       gmlk_chunk_quarantine(&a->chunks, slots->items[i]);
   result = gmlk_batch_end(l, batch);
-  l->records.held_count -= records;
+  l->records.set_aside -= records;
   if (result) {
     (void)gmlk_tell_held(l, held, batch->ns,
                          "growth failed, and the driver refused to take chunks back");
@@ -6927,13 +6991,13 @@ typedef enum gmlk_which {
   GMLK_WHICH_QUARANTINED
 } gmlk_which;
 
-/* Gives up an arena's aliases that are not live, but those that captures know. pre: no work uses
+/* Gives up an arena's idle and quarantined aliases, but those that captures know. pre: no work uses
    them any more: the caller has waited for all of it, or has chosen chunks that nothing uses. */
 static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x, *list = NULL;
   while ((x = gmlk_walk_next(&walk)) != NULL)
-    if (x->state != GMLK_ALIAS_LIVE && x->stream != GMLK_GRAPH_OWNED &&
+    if (x->state >= GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED &&
         (which != GMLK_WHICH_MARKED || gmlk_alias_marks(a, x, 0)) &&
         (which != GMLK_WHICH_UNMAPPED || !x->mapped) &&
         (which != GMLK_WHICH_QUARANTINED || x->state == GMLK_ALIAS_QUARANTINED))
@@ -7028,7 +7092,7 @@ static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, siz
   gmlk_trim_reserve(a, &slots);
   result = gmlk_aliases_unmap(l, a, dying);
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (i = 0; i < slots.count && !result && batch.is_relaxed; i++)
+  for (i = 0; i < slots.count && !result && batch.has_begun; i++)
     if (!GMLK_NEVER(a->chunks.items[slots.items[i]].map_count)) /* [W6] */
       (void)gmlk_chunk_return(&batch, a, slots.items[i]);
   (void)gmlk_batch_end(l, &batch);
@@ -7104,7 +7168,7 @@ static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *release
   uint32_t slot;
   if (!all->quarantined_count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (slot = 0; slot < all->capacity && batch.is_relaxed; slot++)
+  for (slot = 0; slot < all->capacity && batch.has_begun; slot++)
     if (all->items[slot].is_quarantined && !all->items[slot].map_count)
       (void)gmlk_chunk_return(&batch, a, slot);
   (void)gmlk_batch_end(l, &batch);
@@ -7283,7 +7347,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   const gmlk_block *b;
   gmlk_window *w;
   for (b = a->head.next; b != &a->tail; b = b->next) {
-    if (!gmlk_is_open(b, r->requester.stream)) continue;
+    if (!gmlk_is_available(b, r->requester.stream)) continue;
     blocks->home = (void *)(uintptr_t)gmlk_home(a, b->at);
     blocks->bytes = b->grains * GMLK_GRAIN;
     blocks++;
@@ -7308,7 +7372,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   size_t bytes;
   memset(q, 0, sizeof(*q));
   for (b = a->head.next; b != &a->tail; b = b->next)
-    q->view.block_count += (size_t)gmlk_is_open(b, r->requester.stream);
+    q->view.block_count += (size_t)gmlk_is_available(b, r->requester.stream);
   for (w = a->windows.idle_first; w; w = w->idle_next) q->view.window_count++;
   bytes = (2 * q->view.block_count + 2) * sizeof(gmlake_piece) +
           q->view.window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
@@ -7364,7 +7428,7 @@ static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p
   piece = gmlk_piece_of(a, p);
   end = piece.at + piece.grains;
   for (b = gmlk_locate(a, piece.at); b->at < end; b = b->next)
-    if (!gmlk_is_open(b, r->requester.stream))
+    if (!gmlk_is_available(b, r->requester.stream))
       return b->state == GMLK_EDGE
                  ? "a piece crosses from one of the arena's ranges of addresses into "
                    "the next: plan one piece for each block"
@@ -7660,7 +7724,7 @@ static gmlake_wait gmlk_dry_run_wait(const gmlake *l) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     const gmlk_stream *s = streams->items[i];
-    const int gets_event = !s->capture && s->value && !gmlk_stream_is_out(streams, s);
+    const int gets_event = !s->capture && s->value && !gmlk_stream_needs_device_wait(streams, s);
     if (gmlk_stream_has_work(s) && (s->fence_count || !streams->capture_count || gets_event))
       return GMLAKE_HOST_WAIT;
   }
@@ -7916,19 +7980,18 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
   /* Returning chunks and creating them elsewhere helps if the request cannot get a window, if a
      policy keeps free blocks apart, and if others have something to return. */
-  int may_help =
-      !r->may_stitch || r->lacks_window_space || r->arena->keeps_apart || l->return_count;
+  int may_help = !r->may_stitch || r->window_space || r->arena->keeps_apart || l->return_count;
   const gmlk_arena *a;
   gmlake_result result;
   size_t held, missing, released = 0;
-  if (!may_grow && r->lacks_window_space != 1) return GMLAKE_OK;
+  if (!may_grow && r->window_space != GMLK_SPACE_IN_USE) return GMLAKE_OK;
   if (l->dry_run) return gmlk_dry_run_reclaim(l, r, out_block);
   GMLK_FOR_ARENAS(l, a) may_help |= a != r->arena && (a->free_grains || a->small.reserve);
   if (may_grow && !may_help) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
-  r->lacks_window_space = 0;
+  r->window_space = GMLK_SPACE_FOUND;
   if (!result) result = gmlk_try_stitch(l, r, r->requester, out_block);
   if (!may_grow || result || *out_block) return result;
   missing = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
@@ -7981,7 +8044,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
   if (gmlk_is_fatal(asked)) return asked;
   for (b = a->head.next; b != &a->tail; b = b->next) {
-    const int is_open = gmlk_is_open(b, r->requester.stream);
+    const int is_open = gmlk_is_available(b, r->requester.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_block(b)->state == GMLK_PENDING;
     const int is_memory = b->state < GMLK_UNBACKED;
     const size_t bytes = is_memory ? b->grains * GMLK_GRAIN : 0;
@@ -8031,7 +8094,7 @@ static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block
   size_t released = 0;
   unsigned step;
   for (step = 0; !gmlk_is_fatal(result); step++) {
-    r->lacks_window_space = 0;
+    r->window_space = GMLK_SPACE_FOUND;
     result = gmlk_decide(l, r, out_block);
     if (!gmlk_is_shortage(result)) return result;
     if (step == GMLK_ASK_STEPS && !r->error) return gmlk_report_oom(l, r, result);
@@ -8319,7 +8382,7 @@ static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
   gmlk_batch batch;
   if (!a->host_copies.count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  while (a->host_copies.count && batch.is_relaxed &&
+  while (a->host_copies.count && batch.has_begun &&
          !GMLK_CALL(&batch, host_free, a->host_copies.items[a->host_copies.count - 1]))
     a->host_copies.count--;
   return gmlk_batch_end(l, &batch);
@@ -9214,7 +9277,7 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
 static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, uint32_t slot) {
   gmlk_piece piece = gmlk_piece_with(slot << a->chunk_log, a->chunk_grains);
   if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_reserve(&l->records, &l->host, 2) ||
-      gmlk_pieces_borrow(l, a, requester, &piece, 1))
+      gmlk_pieces_reserve(l, a, requester, &piece, 1))
     return 0;
   gmlk_page_commit(a, piece.block);
   return 1;
@@ -9617,7 +9680,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
       owner->as.extra = NULL;
     }
   }
-  gmlk_held_count(l);
+  gmlk_held_sum(l);
   if (buffer) buffer->is_busy = 0;
   return result;
 }
@@ -9735,7 +9798,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 static void gmlk_pool_set_sleep(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) a->sleep = sleep;
-  if (sleep != GMLK_ASLEEP) gmlk_held_count(l);
+  if (sleep != GMLK_ASLEEP) gmlk_held_sum(l);
 }
 
 /* Adds up what a pool's arenas hold, in fields of the statistics. */
@@ -9835,7 +9898,7 @@ static void gmlk_aliases_forget(gmlake *l, gmlk_arena *a) {
     next = x->next;
     gmlk_alias_end(l, a, x, 0, "it was freed while its pool slept");
   }
-  gmlk_held_count(l);
+  gmlk_held_sum(l);
 }
 
 /* Waits, gives up what needs no memory after waking, and gets host memory for what is kept. Idle
@@ -9924,7 +9987,7 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   GMLK_FOR_POOL_ARENAS(l, pool, a)
     if (!result) result = gmlk_map_all(&batch, a);
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
-    if (!result || !batch.is_relaxed) break;
+    if (!result || !batch.has_begun) break;
     (void)gmlk_copies_wait(&batch, a, 0);
     a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
     if (!gmlk_unmap_all(&batch, a)) gmlk_chunks_drop(&batch, a, 1);
@@ -9957,7 +10020,7 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
     gmlk_slots_forget(l, a);
     gmlk_copies_prune(a);
   }
-  gmlk_held_count(l);
+  gmlk_held_sum(l);
   bytes = gmlk_pool_chunks(l, pool).sleeping_bytes;
   r = gmlk_request_of(gmlk_pool_first_arena(l, pool), 0, bytes);
   for (;;) {
@@ -14187,7 +14250,7 @@ static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_block *before = gmlk_before_clean(b), *behind = b;
   const int is_head = gmlk_is_tagged(b) && !gmlk_has_tag(before, b->stream);
   uint32_t hole = b->stream == GMLK_CLEAN ? b->grains : 0;
-  while (is_head && gmlk_is_open(behind, b->stream)) behind = behind->next;
+  while (is_head && gmlk_is_available(behind, b->stream)) behind = behind->next;
   if (is_head) hole = behind->at - (before->at + before->grains);
   gmlk_expect(c, b->its.hole == hole, "A3: a hole's size is wrong");
   c->listed += hole != 0;

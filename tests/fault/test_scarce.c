@@ -82,8 +82,8 @@ static void make_scarce(void) {
   }
   if (!(s->how & EACH_ALLOCATION)) {
     judge(gmlk_records_reserve(&lake->records, &lake->host, MOST), "no records");
-    playing.aside = lake->records.unused_count - lake->records.held_count - playing.left;
-    lake->records.held_count += playing.aside;
+    playing.aside = lake->records.unused_count - lake->records.set_aside - playing.left;
+    lake->records.set_aside += playing.aside;
   }
   w.host_in = s->how & EACH_ALLOCATION ? playing.left : 1;
   w.host_stays = !(s->how & (ONCE | EACH_ALLOCATION));
@@ -94,7 +94,7 @@ static void make_plenty(void) {
   disarm();
   memset(w.meddlings, 0, sizeof(w.meddlings)); /* it may not have come so far */
   w.is_inside = 0;
-  lake->records.held_count -= playing.aside;
+  lake->records.set_aside -= playing.aside;
   playing.aside = 0;
   must(gmlake_check(lake), "gmlake_check");
 }

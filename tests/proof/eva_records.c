@@ -41,7 +41,7 @@ static size_t listed(const gmlk_records *list) {
 static void check(void) {
   unsigned i, k;
   must(listed(&records) + taken_count == records.slab_count * GMLK_SLAB_BLOCKS);
-  must(records.held_count <= records.unused_count);
+  must(records.set_aside <= records.unused_count);
   must(host.bytes == bytes_given && host.bytes <= host.bytes_peak && host.in_callback == 0);
   for (i = 0; i < taken_count; i++)
     for (k = 0; k < i; k++) must(taken[i] != taken[k]);
@@ -49,17 +49,17 @@ static void check(void) {
 
 static unsigned choose(void) {
   if (any) return 1;
-  if (records.unused_count > records.held_count && taken_count < TAKEN && any) return 2;
+  if (records.unused_count > records.set_aside && taken_count < TAKEN && any) return 2;
   if (taken_count && any) return 3;
-  if (!records.held_count && records.unused_count > 2 && any) return 4;
-  return records.held_count && any ? 5 : 1;
+  if (!records.set_aside && records.unused_count > 2 && any) return 4;
+  return records.set_aside && any ? 5 : 1;
 }
 
 static void perform(unsigned operation) {
   const size_t before = records.unused_count, wanted = before + 1;
   if (operation == 1) {
     const int served = gmlk_records_reserve(&records, &host, wanted);
-    must(served ? records.unused_count >= wanted + records.held_count
+    must(served ? records.unused_count >= wanted + records.set_aside
                 : records.unused_count >= before);
   }
   if (operation == 2) {
@@ -67,8 +67,8 @@ static void perform(unsigned operation) {
     taken[taken_count++]->state = GMLK_LIVE;
   }
   if (operation == 3) gmlk_records_give(&records, taken[--taken_count]);
-  if (operation == 4) records.held_count = 2;
-  if (operation == 5) records.held_count = 0;
+  if (operation == 4) records.set_aside = 2;
+  if (operation == 5) records.set_aside = 0;
   check();
 }
 
@@ -101,7 +101,7 @@ int main(void) {
   mallocs_left = choose_mallocs();
   for (step = 0; step < STEPS; step++) perform(choose());
   while (taken_count) gmlk_records_give(&records, taken[--taken_count]);
-  records.held_count = 0;
+  records.set_aside = 0;
   check();
   gmlk_records_destroy(&records, &host);
   must(host.bytes == 0 && bytes_given == 0);

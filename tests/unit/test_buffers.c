@@ -163,13 +163,13 @@ CASE(records_are_made_before_they_are_taken) {
   buffer = open_buffer(3);
   resize(buffer, 3 * C);
   resize(buffer, 0);
-  lake->records.held_count = lake->records.unused_count;
+  lake->records.set_aside = lake->records.unused_count;
   assert_ok(gmlake_buffer_commit(lake, buffer, C, C, LEGACY)); /* amidst a hole */
-  lake->records.held_count = 0;
+  lake->records.set_aside = 0;
   assert_ok(gmlake_check(lake));
-  lake->records.held_count = lake->records.unused_count;
+  lake->records.set_aside = lake->records.unused_count;
   assert_ok(gmlake_buffer_create(lake, &wanted, &other));
-  lake->records.held_count = 0;
+  lake->records.set_aside = 0;
   resize(other, 2 * C);
   finish();
 }

@@ -300,21 +300,21 @@ CASE(test_growth_records) {
 }
 
 /* By length, and of the same length by address. */
-CASE(test_runs_are_sorted) {
-  enum { RUNS = 200, GUARD = 200 };
-  gmlk_run runs[RUNS + GUARD];
+CASE(test_whole_chunks_are_sorted) {
+  enum { COUNT = 200, GUARD = 200 };
+  gmlk_whole_chunks whole[COUNT + GUARD];
   uint32_t count, i;
-  for (count = 0; count <= RUNS; count++) {
-    for (i = 0; i < RUNS + GUARD; i++) {
-      runs[i].grains = i < count ? 1 + below(20) : 0;
-      runs[i].slot = below(1000);
-      runs[i].count = runs[i].grains * 1000 + runs[i].slot;
+  for (count = 0; count <= COUNT; count++) {
+    for (i = 0; i < COUNT + GUARD; i++) {
+      whole[i].grains = i < count ? 1 + below(20) : 0;
+      whole[i].slot = below(1000);
+      whole[i].count = whole[i].grains * 1000 + whole[i].slot;
     }
-    gmlk_runs_sort(runs, count);
-    for (i = 0; i < RUNS + GUARD; i++) {
-      assert_int_equal(runs[i].count, runs[i].grains * 1000 + runs[i].slot);
-      assert_true(i == 0 || i >= count || runs[i - 1].count <= runs[i].count);
-      assert_int_equal(runs[i].grains > 0, i < count);
+    gmlk_whole_sort(whole, count);
+    for (i = 0; i < COUNT + GUARD; i++) {
+      assert_int_equal(whole[i].count, whole[i].grains * 1000 + whole[i].slot);
+      assert_true(i == 0 || i >= count || whole[i - 1].count <= whole[i].count);
+      assert_int_equal(whole[i].grains > 0, i < count);
     }
   }
 }
@@ -337,9 +337,9 @@ CASE(test_plan_tries) {
   memset(&supply, 0, sizeof(supply));
   assert_int_equal(gmlk_supply_tries(&arena, &supply, CHUNK - 1), 64);
   assert_int_equal(gmlk_supply_tries(&arena, &supply, 10 * CHUNK), 64 + 4 * 10);
-  supply.whole_chunks = 4;
+  supply.chunk_count = 4;
   assert_int_equal(gmlk_supply_tries(&arena, &supply, 10 * CHUNK), 64 + 4 * 6);
-  supply.whole_chunks = 10;
+  supply.chunk_count = 10;
   assert_int_equal(gmlk_supply_tries(&arena, &supply, 10 * CHUNK), 0);
   arena_close(&host);
 }

@@ -412,7 +412,7 @@ CASE(a_window_of_many_pieces_has_records_for_all) {
   assert_int_equal(piece_count(window), 40);
   drop(window);
   for (i = 0; i < 81; i += 2) drop(b[i]);
-  lake->records.held_count = lake->records.unused_count - 45;
+  lake->records.set_aside = lake->records.unused_count - 45;
   host_fail_in = 1;
   assert_ok(gmlake_alloc(lake, 40 * C, LEGACY, &again)); /* what needs no records */
   assert_int_equal(host_fail_in, 0);
@@ -420,7 +420,7 @@ CASE(a_window_of_many_pieces_has_records_for_all) {
   assert_ok(gmlake_free(lake, again, LEGACY));
   assert_ok(gmlake_alloc(lake, 40 * C, LEGACY, &again));
   assert_ptr_equal(again, window);
-  lake->records.held_count = 0;
+  lake->records.set_aside = 0;
   drop(again);
   finish();
 }
