@@ -2150,13 +2150,14 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
    branch, as the processor would often predict it wrongly. If an entry's home row is full, the
    entry goes to the next row with room. Each row counts the entries that passed over it, in the
    lowest bits of its first address, which are 0 in all addresses: a search ends at a row that
-   counts 0. At most 5/8 of the entries are in use.
+   counts 0.
 
    [I1] There is one entry for each live block that was handed to the user, and no other: a block
         that was granted, while the holder of `driver_lock` still serves its request, has none yet.
         An entry stands in its home row, or in a later one, and then all rows from its home to the
         one before it count it.
    [I2] row_count is a power of two, or 0 before the first block.
+   [I3] At most 5/8 of the entries are in use: count_max of them.
 
    O(1) expected. Can fail: gmlk_index_reserve, for want of host memory. */
 
@@ -9717,11 +9718,12 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_block *b;
   gmlk_batch batch;
   gmlake_result result;
-  if (!gmlk_grow_reserve(a, count) || !gmlk_index_reserve(&l->index, &l->host) ||
-      (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
+  if (!gmlk_grow_reserve(a, count) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, count); /* that is: the first so many */
   result = gmlk_slots_fill(l, a, &slots, handles, &batch);
+  if (!result && !gmlk_index_reserve(&l->index, &l->host)) /* state_lock was released before */
+    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (result) gmlk_extra_free(l, extra);
   if (result && batch.calls && !l->lost && !strcmp(batch.call, "import_handle")) {
     const gmlake_handle *bad = batch.imports - 1; /* that the driver did not take */
@@ -14385,6 +14387,7 @@ static void gmlk_check_totals(gmlk_checker *c) {
     gmlk_held_add(&pool->arena, &c->found);
   (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
   gmlk_expect(c, l->index.count == c->found.live_count, "I1: the index has more than live blocks");
+  gmlk_expect(c, l->index.count <= l->index.count_max, "I3: the index is too full");
   gmlk_expect(c, s->quarantined_bytes || !is_past, "L1: the limit is exceeded");
   gmlk_expect(c, l->released_pools || records == c->records, "R1: a record is lost");
 }

@@ -117,6 +117,7 @@ static void figures(void) {
   gmlake_stats *s = &lake->stats;
   (void)GMLK_CHECK_FIGURES(FIGURE);
   breaks(lake->index.count, lake->index.count + 1, "I1: the index has more than live blocks");
+  breaks(lake->index.count_max, lake->index.count - 1, "I3: the index is too full");
   breaks(lake->desc.limit_bytes, s->reserved_bytes - 1, "L1: the limit is exceeded");
 }
 

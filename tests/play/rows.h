@@ -1667,6 +1667,14 @@ static const row rows[] = {
     {"a_failed_import_is_undone", TOGETHER,
      "{granule:16 cap:16 share} +p=2/x xp addresses=64 fail:map=2R iq=p!R told-call=map "
      "addresses=64 mappings=2 quarantined=0 iq=p"},
+    /* The 40th block comes while the driver maps the 41st: the index has room for 40, and grows. */
+    {"an_import_finds_room_in_the_index", TOGETHER,
+     "{granule:16 cap:16 share} +a.1-z.1=512b +a.2-l.2=512b +p=1/x live=39 xp "
+     "in:map=1( +q=512b ) ir=p live=41"},
+    {"no_room_in_the_index_undoes_an_import", TOGETHER,
+     "{granule:16 cap:16 share} +a.1-z.1=512b +a.2-l.2=512b +p=1/x live=39 xp reserved=2 "
+     "addresses=64 in:map=1( +q=512b host:1* ) ir=p!H live=40 reserved=2 addresses=64 mappings=2 "
+     "host:0 ir=p live=41"},
     {"failures_to_share_are_told_as_they_are", TOGETHER,
      "{granule:16 cap:16 share limit:6} +p=2/x fail:exchange=1R xp!R told-call=exchange xp "
      "fail:map=1R iq=p!R told-call=map +a=4 -a fail:unmap=1R iq=p!R told-call=unmap"},
