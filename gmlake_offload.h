@@ -303,13 +303,14 @@ HOW A SESSION WORKS
      iteration from which none had to. Sizes count as varying until three iterations in a row had
      the same ones; after each change about twice as many, at most 17. A region can be kept if
      its second steps are its first ones, write only what they make, and nothing of that outlives
-     the iteration. The new iteration is measured: if it takes no less time than before, all
-     regions are executed again. Where the time before is known by the plan alone, which has no
-     waits for the host, one such iteration is measured, and then it is decided once more. That
-     stands until the limit, or the bytes of an iteration, change by an eighth, or the number of
-     its steps changes. Where bytes grow, what is kept stays if copies hold an iteration up for
-     less than half of what is saved. What is kept changes at most 8 times in a session. Where
-     memory runs out, nothing is kept from then on.
+     the iteration. Two new iterations are measured: if neither takes less time than before, or the
+     first one an eighth more, all regions are executed again. Where the time before is known by the
+     plan alone, which has no waits for the host, the first one is enough: an iteration without
+     kept regions is measured, and then it is decided once more. That stands until the limit, or the
+     bytes of an iteration, change by an eighth, or the number of its steps changes. Where bytes
+     grow, what is kept stays if copies hold an iteration up for less than half of what is saved.
+     What is kept changes at most 8 times in a session. Where memory runs out, nothing is kept from
+     then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -9705,6 +9706,7 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   unsigned before_size;          /* and how large it was: session.span_size */
   uint64_t saved_ns;             /* what operators took less by the plan when that was decided */
   int is_measured;      /* before_ns is; else it is of a plan, without waits for the host */
+  int is_doubted;       /* one that was measured with these took as long */
   uint64_t failed_ns;   /* what one took that was no faster than such a plan; 0: none, */
   unsigned failed_size; /* and how large it was */
 } gmlo_kept;
@@ -11361,13 +11363,16 @@ static int gmlo_session_still_pays(const gmlake_offload_session *s) {
          s->schedule.planned_bytes <= s->schedule.target_bytes;
 }
 
-/* Takes back what is kept if an iteration takes as long as one without; where that is known by the
-   plan alone, one without is measured first. Whether anything may be decided now. */
+/* Takes back what is kept if two iterations take as long as one without, or one takes much longer;
+   where that is known by the plan alone, one without is measured first. Whether anything may be
+   decided now. */
 static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
   gmlo_kept *kept = &s->kept;
   if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size)) {
     if (kept->is_kept == NULL || kept->is_measured) {
-      gmlo_session_revert(s);
+      int is_revert = kept->is_doubted || s->span_ns - kept->before_ns >= kept->before_ns / 8;
+      kept->is_doubted = 1;
+      if (is_revert) gmlo_session_revert(s);
     } else {
       kept->is_settled = 0;
       kept->failed_ns = s->span_ns;
@@ -11612,6 +11617,7 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   s->kept.is_kept = proposal.is_kept;
   s->kept.region_count = proposal.region_count;
   s->kept.is_settled = 1;
+  s->kept.is_doubted = 0;
   s->kept.step_count = 0;
   s->kept.changes++;
   gmlo_free(&s->desc.host, proposal.slot_of);
