@@ -1,6 +1,6 @@
 /* Misuse of the driver, made to the machine's driver and to gmlake.h's mock alike: one table of
    rows, each with what an H200 answered (driver 580). The rule that the mock is held to: whatever
-   the driver refuses, the mock refuses. Include after gpu_fixture.h.
+   the driver refuses, the mock refuses, by the same number. Include after gpu_fixture.h.
 
    A row is a line of calls, in a process of its own: behind `;` comes one that the calls before
    prepare, and where one of those is refused, that is the row's answer. The last one's answer is
@@ -449,6 +449,8 @@ static int row_holds(const row *r, const answer *driver, const answer *mock, int
   const char *verdict = "";
   if (refused && mock->code == 0)
     verdict = "FAILED: the mock accepts it";
+  else if (r->recorded > 0 && mock->code != r->recorded)
+    verdict = "FAILED: the mock refuses it by another number";
   else if (driver->is_broken && !rig.is_fake)
     verdict = "FAILED: refused before the decisive call";
   else if (differs)
