@@ -543,7 +543,7 @@ class Fails(Layer):
         return y
 
 
-class FailsInCheckpoint(Model):
+class CheckpointedLayers(Model):
     def forward(self, x):
         y = self.embed(x)
         for layer in self.layers:
@@ -556,7 +556,7 @@ def check_errors(session, paths):
     is_new = hasattr(torch.utils.checkpoint, "_checkpoint_without_reentrant_generator")
     for is_own in (False, True)[: 1 + is_new]:
         torch.manual_seed(1)
-        model = (FailsInCheckpoint if is_own else Model)(Fails)
+        model = (CheckpointedLayers if is_own else Model)(Fails)
         expected = found_in(model)
         with opened(session, paths, keeps_regions=is_own) as own:
             torch.optim.SGD(model.parameters(), lr=0.1)
@@ -809,14 +809,6 @@ class Checkpointed(torch.nn.Module):
 
     def forward(self, x):
         return torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False)
-
-
-class CheckpointedLayers(Model):
-    def forward(self, x):
-        y = self.embed(x)
-        for layer in self.layers:
-            y = torch.utils.checkpoint.checkpoint(layer, y, use_reentrant=False)
-        return self.head(y)
 
 
 def newer_checkpoint():
