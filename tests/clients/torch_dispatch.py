@@ -486,6 +486,14 @@ def make_blocks():
     return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
 
 
+def step_of(own, optimizer):
+    if IS_OLD:  # it has no hooks
+        own._before_step(optimizer)
+    optimizer.step()
+    if IS_OLD:
+        own._after_step(optimizer)
+
+
 def check_explain(session, *paths):
     """The page's figures are those of the plan, in the phases that the program has."""
     own = opened(session, paths, 24 << 20, marks_steps=False, keeps_regions=True)
@@ -500,11 +508,7 @@ def check_explain(session, *paths):
         for _ in range(8):
             optimizer.zero_grad(set_to_none=True)
             model(torch.ones(2, COUNT)).square().mean().backward()
-            if IS_OLD:  # it has no hooks
-                own._before_step(optimizer)
-            optimizer.step()
-            if IS_OLD:
-                own._after_step(optimizer)
+            step_of(own, optimizer)
             own.mark()
         page, stats, plan = own.explain(picture=picture), own.stats(), own._plan()[0]
     rows = [line.split() for line in page.splitlines()]
@@ -651,15 +655,8 @@ def check_in_backward_programs(in_backward):
 
 def check_optimizers(session, *paths):
     """Steps of the first optimizer end iterations; of the next one, if that is gone or rests."""
-
-    def step(optimizer):
-        if IS_OLD:  # it has no hooks
-            own._before_step(optimizer)
-        optimizer.step()
-        if IS_OLD:
-            own._after_step(optimizer)
-
     own = opened(session, paths, 24 << 20)
+    step = functools.partial(step_of, own)
     with own:
         first, second = make_blocks()[1], make_blocks()[1]
         for _ in range(3):

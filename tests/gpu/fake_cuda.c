@@ -1106,39 +1106,22 @@ FAKE(cuDeviceGetName, 2000, (char *out, int bytes, CUdevice device), (out, bytes
   return CUDA_SUCCESS;
 }
 
-/* By number, since the header need not know them all. */
+/* Those that somebody asks for, by number, since the header need not know them. */
 FAKE(cuDeviceGetAttribute, 2000, (int *out, CUdevice_attribute attribute, CUdevice device),
      (out, attribute, device)) {
+  const fake_cuda_options *o = &fake.options;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   switch ((int)attribute) {
-  case 16: /* multiprocessors */
-  case 41: /* unified addressing */
-    *out = 1;
-    return CUDA_SUCCESS;
   case 18:
-    *out = fake.options.integrated;
-    return CUDA_SUCCESS;
-  case 75: /* compute capability */
-    *out = 9;
-    return CUDA_SUCCESS;
-  case 76:
-    *out = 0;
-    return CUDA_SUCCESS;
+    return *out = o->integrated, CUDA_SUCCESS;
   case 102:
-    *out = !fake.options.no_vmm;
-    return CUDA_SUCCESS;
+    return *out = !o->no_vmm, CUDA_SUCCESS;
   case 103:
-    *out = !fake.options.no_posix_fd;
-    return CUDA_SUCCESS;
+    return *out = !o->no_posix_fd, CUDA_SUCCESS;
   case 110:
-    *out = !fake.options.no_rdma;
-    return CUDA_SUCCESS;
-  case 115: /* cuMemAllocAsync */
-    *out = 1;
-    return CUDA_SUCCESS;
+    return *out = !o->no_rdma, CUDA_SUCCESS;
   case 128:
-    *out = fake.options.fabric != 0;
-    return CUDA_SUCCESS;
+    return *out = o->fabric != 0, CUDA_SUCCESS;
   default:
     return CUDA_ERROR_INVALID_VALUE;
   }
