@@ -13,6 +13,7 @@ extern "C" { /* its members have the names of functions, which C++ otherwise ref
 }
 
 #include <csignal>
+#include <cstring>
 #include <dirent.h>
 #include <fstream>
 #include <iterator>
@@ -30,6 +31,8 @@ struct Case {
     return cases;
   }
   Case(const char *own_name, void (*function)()) : name(own_name), run(function) {
+    for (const Case &other : all())
+      if (!std::strcmp(other.name, name)) std::abort(); /* only the first would run */
     all().push_back(*this);
   }
 };
@@ -1867,7 +1870,7 @@ static void check_same(Figures &seen, Figures &expected) {
 
 /* The ledger against counters that are kept as torch keeps them, one by one. What is late is told
    to it, as the lake does, and counts as large. */
-static const Case case_ledger("ledger", [] {
+static const Case case_figures("figures", [] {
   struct Entry {
     size_t bytes, requested;
   };
