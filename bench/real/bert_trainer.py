@@ -1,5 +1,5 @@
-"""transformers' Trainer: BERT of the large shape learns to classify texts of varying length. All of it
-is trained, and it evaluates every eight steps."""
+"""transformers' Trainer: BERT of the large shape learns to classify texts of varying length. All
+of it is trained, and it evaluates every eight steps."""
 import random
 import tempfile
 

@@ -26,7 +26,8 @@ SOURCES = ["gmlake_offload.h"] + [
 ]
 # What gmlake_torch.predict and gmlake_torch.plan compile, and the headers of bench.
 REPLAY = ("gmlake.h", "gmlake_bfc.h", "bench/replay.c", "bench/viewer.html", "examples/profile.h")
-SESSION = ("gmlake_offload.h", "bench/offload/session.c", "tests/cuda_stub/cuda.h")
+SESSION = ("gmlake_offload.h", "bench/offload/session.c", "examples/mock_lake.h",
+           "tests/cuda_stub/cuda.h")
 HEADERS = glob.glob(f"{ROOT}/bench/*.h") + glob.glob(f"{ROOT}/bench/offload/*.h")
 PLAYED = [*REPLAY, *SESSION, *(os.path.relpath(path, ROOT) for path in HEADERS)]
 RELEASE = (2, 11)  # of torch: what it is written for

@@ -106,6 +106,7 @@ TOLD(close)(void) { return turn(0); }
 
 /* Nothing is planned, recorded or captured. */
 TOLD(mark)(void) { return NULL; }
+TOLD(lasting)(int is_lasting) { return NULL; }
 TOLD(region)(uint64_t *region, int *is_kept) { return *region = 0, *is_kept = 0, NULL; }
 TOLD(recompute)(uint64_t region) { return NULL; }
 TOLD(region_end)(void) { return NULL; }

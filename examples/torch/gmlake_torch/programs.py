@@ -12,7 +12,8 @@ MAINS = {"replay": "bench/replay.c", "offload_session": "bench/offload/session.c
 # What they include, beside all headers of bench and bench/offload.
 INCLUDED = {
     "replay": ("gmlake.h", "gmlake_bfc.h", "examples/profile.h"),
-    "offload_session": ("gmlake.h", "gmlake_offload.h", "tests/cuda_stub/cuda.h"),
+    "offload_session": ("gmlake.h", "gmlake_offload.h", "examples/mock_lake.h",
+                        "tests/cuda_stub/cuda.h"),
 }
 FOLDERS = {"replay": ("bench",), "offload_session": ("bench", "bench/offload")}
 
