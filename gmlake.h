@@ -1649,8 +1649,8 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 #define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
 #define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
-#define GMLK_FLAGS (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_STREAMS_MAY_END)         /* 11 */
-#define GMLK_HANDLES (GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC) /* 11 */
+#define GMLK_FLAGS (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_STREAMS_MAY_END)
+#define GMLK_HANDLES (GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC)
 
 #define GMLK_ULL(value) ((unsigned long long)(value)) /* for the formats %llu and %llx */
 
@@ -1677,7 +1677,7 @@ typedef struct gmlk_host {
   /* The thread that runs the host allocator, or the observer, with state_lock held; 0: none. */
   uintptr_t in_callback;
   size_t bytes, bytes_peak; /* [Z1]; the peak since create, or since gmlake_reset_peaks */
-  size_t refused_bytes;     /* what it did not have last; 0: nothing since that was told */
+  size_t refused_bytes;     /* the last size refused; 0: none, or it was reported */
 } gmlk_host;
 
 /* Threads without the lock read in_callback, so it is written atomically where the compiler can. */
@@ -1875,7 +1875,8 @@ struct gmlk_window {
   gmlk_window *idle_next;
 };
 
-/* The window whose own record this is, or NULL. */
+/* The window whose own record this is, or NULL: such a record is in no tiling, so it has no next.
+   pre: b is not the edge behind the last block. */
 static inline gmlk_window *gmlk_as_window(const gmlk_block *b) {
   return b->next ? NULL : (gmlk_window *)(uintptr_t)b;
 }
@@ -3176,11 +3177,6 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   return first;
 }
 
-/* A policy forbids to join the block with its neighbours once it is free, or allows it. */
-static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
-  b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
-}
-
 /* Joins the reserved blocks of a range into one, and gives it an owner that is not the user, and a
    serial number. */
 static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
@@ -3548,7 +3544,7 @@ static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gm
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
    one stream waits for nothing. gmlk_refresh asks all streams what is complete and makes that
-   memory CLEAN; gmlk_look does so for a request that finds none.
+   memory CLEAN.
    gmlk_pieces_reserve takes the pieces of a plan from FREE, or PENDING, to RESERVED: from then on
    nobody else finds them. gmlk_pieces_unreserve undoes it. If the requester may wait, its stream is
    made to wait on the device for what still uses the pieces, and pending blocks among them end.
@@ -3558,7 +3554,6 @@ static unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
 static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
 static gmlake_result gmlk_refresh(gmlake *l, int close);
-static gmlake_result gmlk_look(gmlake *l);
 static void gmlk_fence_now(gmlake *l, unsigned stream, int is_named);
 static gmlake_result gmlk_pieces_reserve(gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                          gmlk_piece *pieces, uint32_t count);
@@ -4477,9 +4472,9 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
    is complete, until `bytes` of mappings are dropped. Never waits. Unmapping is
    safe: the tag was set when the window was freed, to the stream and the epoch then open, so the
    epoch's end is behind all work that had its address. (Freed with GMLAKE_STREAM_NONE it is clean:
-   the caller has synchronised. What a graph knows never completes.) Who took its pieces since then
-   uses them by other addresses; who took the window itself gave it a new tag when it was freed
-   again. */
+   the caller has synchronised. What a graph knows never completes.) Whoever took its pieces since
+   then uses them by other addresses; whoever took the window itself gave it a new tag when it was
+   freed again. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL;
   gmlk_alias *dying = NULL;
@@ -4538,8 +4533,9 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
 }
 
 /* Maps a new window, state_lock released meanwhile, and counts it in. Then it is held: the caller
-   grants it or makes it idle. On an error its pieces become free, if is_reserved, and the window is
-   discarded; if the driver also refused to unmap it, it stays, in quarantine. */
+   grants it or makes it idle. On an error its pieces become free, if is_reserved (those of a
+   window that a policy asks for are not), and the window is discarded; if the driver also refused
+   to unmap it, it stays, in quarantine. */
 static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, int is_reserved) {
   const uint32_t grains = w->self.grains;
   uint64_t ns;
@@ -4581,11 +4577,11 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
 
 /* ---- >>alloc -----------------------------------------------------------------------------------
    Serves a request: opens it; the states S1 and S2, which need no driver, steps 1 to 3 of the
-   manual's "how an allocation is served"; carries out plans; and two of the slow steps: what has
-   completed meanwhile, and stitching. A slow step that finds nothing returns OK with *out_block
-   NULL, or the error that it met. Owns gmlk_request, in which the steps of >>slow write what they
-   leave to the next.
-   pre, for the slow steps: the caller holds `driver_lock`.
+   manual's "how an allocation is served"; carries out plans; and one of the slow steps: stitching.
+   A slow step that finds nothing returns OK with *out_block NULL, or the error that it met. Owns
+   gmlk_request, in which the steps of >>slow write what they leave to the next.
+   pre, to stitch or to carry out a plan: the caller holds `driver_lock`, which gmlk_serve_slowly
+   takes.
    Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
    fail: host memory, the driver, limits. */
 
@@ -4630,7 +4626,8 @@ static gmlake_result gmlk_request_capture(gmlake *l, gmlk_request *r, gmlk_strea
 }
 
 /* Opens a request: who asks, of which arena, for how much. Reserves the host memory that serving
-   needs at its end: to split a block, for the index, for the stream's bins. */
+   needs at its end: to split a block, for the index, for the stream's bins. A slow step that
+   releases state_lock reserves records again, and gmlk_serve_slowly room in the index. */
 GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlk_arena *a = desc->pool ? &desc->pool->arena : &l->home;
@@ -4725,22 +4722,6 @@ GMLK_INLINE gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) {
   return b ? gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0) : NULL;
 }
 
-/* Whether the small-block reserve holds a small block of the stream. */
-static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *small_reserve = a->small.reserve;
-  return small_reserve && grains <= a->small.most && grains <= small_reserve->grains &&
-         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
-}
-
-/* Whether gmlk_fast would find a block. */
-static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
-  gmlk_arena *a = r->arena;
-  uint32_t at, hole;
-  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
-         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
-         (r->may_stitch && gmlk_window_for(l, r, r->requester));
-}
-
 #define GMLK_STITCHES_IN_ROW 32u /* so many without growth tell that a lake does not settle */
 
 /* Carries out a plan. In a dry run it only says what the stream has to wait for; then *out_block is
@@ -4825,23 +4806,6 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   return result ? result : gmlk_plan_commit(l, r, &plan, out_block);
 }
 
-/* S1 and S2 again. */
-static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (l->dry_run)
-    *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
-  else
-    *out_block = gmlk_fast(l, r);
-  return GMLAKE_OK;
-}
-
-/* Memory whose work has completed meanwhile, that of other streams too. */
-static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = l->dry_run || r->step_limit ? GMLAKE_OK : gmlk_look(l);
-  r->reason = l->asks_first ? NULL : "work that used the memory has completed";
-  return result ? result : gmlk_try_fast(l, r, out_block);
-}
-
 /* A window of free pieces. */
 static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   r->reason = "the lake stitched free pieces";
@@ -4871,8 +4835,10 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
   return (void *)(uintptr_t)address;
 }
 
-/* Serves a request. step_limit: 0, or so many slow steps are tried at most; then OK with *out_ptr
-   NULL may be the answer. pre: state_lock is held; it is held again at the end.
+/* Serves a request. step_limit: 0; or the request is of one pool, and so many slow steps are tried
+   at most (gmlk_serve_pool). Then OK with *out_ptr NULL may be the answer, and in a dry run an
+   *out_ptr that is no address but stands for a block. pre: state_lock is held; it is held again at
+   the end.
    Only where memory is short the lake asks what other streams have completed; till then it leaves
    freed memory to its stream. So what a request may have depends on when somebody asked last, and a
    program that repeats itself finds other pieces each time. After 32 stitches in a row without
@@ -4926,7 +4892,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_window *w;
   uint32_t i;
   if (l->desc.flags & GMLAKE_FILL) gmlk_fill(l, b, GMLAKE_FILL_FREE);
-  if (b->next) {
+  if (b->next) { /* it is in a tiling: not a window's own record */
     if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
     gmlk_put(a, b, stream, epoch);
     return;
@@ -4935,7 +4901,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   for (i = 0; i < w->piece_count; i++) {
     if (w->pieces[i].block->flags & GMLK_IN_THE_WAY)
       gmlk_windows_unblock(&a->windows, w->pieces[i].block);
-    gmlk_keep_apart(w->pieces[i].block, b->flags & GMLK_APART);
+    w->pieces[i].block->flags |= b->flags & GMLK_APART;
     gmlk_put(a, w->pieces[i].block, stream, epoch);
   }
   gmlk_window_set_idle(&a->windows, w, stream, epoch);
@@ -7271,6 +7237,13 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
 /* ---- >>small -----------------------------------------------------------------------------------
    The small-block reserve, see >>arena. Owns nothing of its own. O(1). Cannot fail. */
 
+/* Whether the small-block reserve holds a small block of the stream. */
+static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *small_reserve = a->small.reserve;
+  return small_reserve && grains <= a->small.most && grains <= small_reserve->grains &&
+         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
+}
+
 /* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
 static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
                                      uint32_t grains) {
@@ -7687,6 +7660,15 @@ static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_r
   return GMLAKE_NO_WAIT;
 }
 
+/* Whether gmlk_fast would find a block. */
+static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
+  gmlk_arena *a = r->arena;
+  uint32_t at, hole;
+  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
+         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
+         (r->may_stitch && gmlk_window_for(l, r, r->requester));
+}
+
 /* Says how a plan for a question would be carried out. What the host waits for is said before. */
 static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
   const gmlk_window *w = plan->window;
@@ -7798,6 +7780,23 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
 }
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
+
+/* S1 and S2 again. */
+static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (l->dry_run)
+    *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
+  else
+    *out_block = gmlk_fast(l, r);
+  return GMLAKE_OK;
+}
+
+/* Memory whose work has completed meanwhile, that of other streams too. */
+static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result = l->dry_run || r->step_limit ? GMLAKE_OK : gmlk_look(l);
+  r->reason = l->asks_first ? NULL : "work that used the memory has completed";
+  return result ? result : gmlk_try_fast(l, r, out_block);
+}
 
 /* Plans what is there already: for a requester that may wait a window or a range; for another the
    shortest aligned range, since best fit looks at few holes that are too short for alignment. */
@@ -8288,6 +8287,11 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   gmlk_block *b = gmlk_index_get(&l->index, address);
   *out_result = b ? GMLAKE_OK : gmlk_explain(l, address, call);
   return b;
+}
+
+/* A policy forbids to join the block with its neighbours once it is free, or allows it. */
+static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
+  b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
 }
 
 /* Asks the mock and the policy, frees and tells the observer. */
