@@ -2147,37 +2147,37 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
 
 /* ---- >>index --------------------------------------------------------------------------------
    gmlk_index finds the record of a live block by its address. Owns its hash table.
-   The table has rows of four entries; a row fills a cache line. The four are compared without a
-   branch, as the processor would often predict it wrongly. If an entry's home row is full, the
-   entry goes to the next row with room. Each row counts the entries that passed over it, in the
-   lowest bits of its first address, which are 0 in all addresses: a search ends at a row that
-   counts 0.
+   The table has buckets of four entries; a bucket fills a cache line. The four are compared without
+   a branch, as the processor would often predict it wrongly. If an entry's home bucket is full, the
+   entry goes to the next bucket with room. Each bucket counts the entries that passed over it, in
+   the lowest bits of its first address, which are 0 in all addresses: a search ends at a bucket
+   that counts 0.
 
    [I1] There is one entry for each live block that was handed to the user, and no other: a block
         that was granted, while the holder of `driver_lock` still serves its request, has none yet.
-        An entry stands in its home row, or in a later one, and then all rows from its home to the
-        one before it count it.
-   [I2] row_count is a power of two, or 0 before the first block.
+        An entry stands in its home bucket, or in a later one, and then all buckets from its home to
+        the one before it count it.
+   [I2] bucket_count is a power of two, or 0 before the first block.
    [I3] At most 5/8 of the entries are in use: count_max of them.
 
    O(1) expected. Can fail: gmlk_index_reserve, for want of host memory. */
 
-#define GMLK_ROW 4u /* entries */
-#define GMLK_ROWS_MIN 16u
+#define GMLK_BUCKET 4u /* entries */
+#define GMLK_BUCKETS_MIN 16u
 #define GMLK_PASSED_MAX (GMLK_GRAIN - 1) /* a count that got here stays: searches end later */
 #define GMLK_NO_ENTRY SIZE_MAX
 
-typedef struct gmlk_row {
-  uint64_t address[GMLK_ROW]; /* below GMLK_GRAIN: the entry is empty */
-  gmlk_block *block[GMLK_ROW];
-} gmlk_row;
+typedef struct gmlk_bucket {
+  uint64_t address[GMLK_BUCKET]; /* below GMLK_GRAIN: the entry is empty */
+  gmlk_block *block[GMLK_BUCKET];
+} gmlk_bucket;
 
 typedef struct gmlk_index {
-  void *memory;            /* row_count + 1 rows, as malloc aligns them */
-  gmlk_row *rows;          /* in memory, from a cache line on */
-  size_t row_count, count; /* count: entries in use */
-  size_t count_max;        /* before the table grows: 5/8 of four entries a row */
-  unsigned shift;          /* 64 - log2(row_count) */
+  void *memory;               /* bucket_count + 1 buckets, as malloc aligns them */
+  gmlk_bucket *buckets;       /* in memory, from a cache line on */
+  size_t bucket_count, count; /* count: entries in use */
+  size_t count_max;           /* before the table grows: 5/8 of four entries a bucket */
+  unsigned shift;             /* 64 - log2(bucket_count) */
 } gmlk_index;
 
 /* The upper bits of a product, 64 - shift of them. A product alone is not enough: values with a
@@ -2187,39 +2187,40 @@ static inline uint64_t gmlk_hash(uint64_t value, unsigned shift) {
   return ((value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u) >> shift;
 }
 
-/* A bit for each entry of the row with that address, whatever its lowest bits count. Empty entries
-   have address 0. A sum of comparisons needs no branch. */
-static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
+/* A bit for each entry of the bucket with that address, whatever its lowest bits count. Empty
+   entries have address 0. A sum of comparisons needs no branch. */
+static inline unsigned gmlk_bucket_find(const gmlk_bucket *r, uint64_t address) {
   unsigned found = (r->address[3] ^ address) < GMLK_GRAIN;
   found = 2 * found + ((r->address[2] ^ address) < GMLK_GRAIN);
   found = 2 * found + ((r->address[1] ^ address) < GMLK_GRAIN);
   return 2 * found + ((r->address[0] ^ address) < GMLK_GRAIN);
 }
 
-/* The number (row * GMLK_ROW + place in the row) of the address's entry, or GMLK_NO_ENTRY. */
+/* The number (bucket * GMLK_BUCKET + place in it) of the address's entry, or GMLK_NO_ENTRY. */
 static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
-  size_t row = gmlk_hash(address / GMLK_GRAIN, index->shift), left; /* its home row */
+  size_t bucket = gmlk_hash(address / GMLK_GRAIN, index->shift), left; /* its home bucket */
   if (!address || address % GMLK_GRAIN) return GMLK_NO_ENTRY;
-  for (left = index->row_count; left; left--) {
-    const gmlk_row *r = &index->rows[row];
-    unsigned found = gmlk_row_find(r, address);
-    if (found) return row * GMLK_ROW + gmlk_lowest_bit(found);
+  for (left = index->bucket_count; left; left--) {
+    const gmlk_bucket *r = &index->buckets[bucket];
+    unsigned found = gmlk_bucket_find(r, address);
+    if (found) return bucket * GMLK_BUCKET + gmlk_lowest_bit(found);
     if (!(r->address[0] % GMLK_GRAIN)) break;
-    row = (row + 1) & (index->row_count - 1);
+    bucket = (bucket + 1) & (index->bucket_count - 1);
   }
   return GMLK_NO_ENTRY;
 }
 
 static gmlk_block *gmlk_index_get(const gmlk_index *index, uint64_t address) {
   const size_t entry = gmlk_index_find(index, address);
-  return entry == GMLK_NO_ENTRY ? NULL : index->rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
+  return entry == GMLK_NO_ENTRY ? NULL
+                                : index->buckets[entry / GMLK_BUCKET].block[entry % GMLK_BUCKET];
 }
 
 static inline void gmlk_index_put(gmlk_index *index, uint64_t address, gmlk_block *block) {
-  size_t row = gmlk_hash(address / GMLK_GRAIN, index->shift);
-  for (;; row = (row + 1) & (index->row_count - 1)) {
-    gmlk_row *r = &index->rows[row];
-    unsigned empty = gmlk_row_find(r, 0);
+  size_t bucket = gmlk_hash(address / GMLK_GRAIN, index->shift);
+  for (;; bucket = (bucket + 1) & (index->bucket_count - 1)) {
+    gmlk_bucket *r = &index->buckets[bucket];
+    unsigned empty = gmlk_bucket_find(r, 0);
     if (empty) {
       unsigned i = gmlk_lowest_bit(empty);
       r->address[i] |= address;
@@ -2232,25 +2233,25 @@ static inline void gmlk_index_put(gmlk_index *index, uint64_t address, gmlk_bloc
 }
 
 static void gmlk_index_destroy(gmlk_index *index, gmlk_host *host) {
-  gmlk_host_free(host, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
+  gmlk_host_free(host, index->memory, (index->bucket_count + 1) * sizeof(gmlk_bucket));
 }
 
 /* 0: no host memory, and nothing has changed. */
-static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_count) {
+static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t bucket_count) {
   gmlk_index grown;
   size_t i;
   memset(&grown, 0, sizeof(grown));
-  grown.row_count = row_count;
-  grown.count_max = row_count / 2 * 5;
-  grown.shift = 64u - gmlk_log2(grown.row_count);
-  grown.memory = gmlk_host_alloc(host, (grown.row_count + 1) * sizeof(gmlk_row));
+  grown.bucket_count = bucket_count;
+  grown.count_max = bucket_count / 2 * 5;
+  grown.shift = 64u - gmlk_log2(grown.bucket_count);
+  grown.memory = gmlk_host_alloc(host, (grown.bucket_count + 1) * sizeof(gmlk_bucket));
   if (!grown.memory) return 0;
-  grown.rows = (gmlk_row *)gmlk_line_from(grown.memory);
-  for (i = 0; i < index->row_count * GMLK_ROW; i++) {
-    const gmlk_row *row = &index->rows[i / GMLK_ROW];
-    gmlk_block *block = row->block[i % GMLK_ROW];
+  grown.buckets = (gmlk_bucket *)gmlk_line_from(grown.memory);
+  for (i = 0; i < index->bucket_count * GMLK_BUCKET; i++) {
+    const gmlk_bucket *bucket = &index->buckets[i / GMLK_BUCKET];
+    gmlk_block *block = bucket->block[i % GMLK_BUCKET];
     if (block)
-      gmlk_index_put(&grown, row->address[i % GMLK_ROW] & ~(uint64_t)(GMLK_GRAIN - 1), block);
+      gmlk_index_put(&grown, bucket->address[i % GMLK_BUCKET] & ~(uint64_t)(GMLK_GRAIN - 1), block);
   }
   gmlk_index_destroy(index, host);
   *index = grown;
@@ -2260,19 +2261,20 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
 /* Makes room for one more entry. 0: no host memory. */
 static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
   return index->count < index->count_max ||
-         gmlk_index_resize(index, host, gmlk_max(GMLK_ROWS_MIN, index->row_count * 2));
+         gmlk_index_resize(index, host, gmlk_max(GMLK_BUCKETS_MIN, index->bucket_count * 2));
 }
 
 /* pre: the entry is in use. */
 static inline void gmlk_index_remove(gmlk_index *index, size_t entry) {
-  gmlk_row *r = &index->rows[entry / GMLK_ROW];
-  uint64_t *address = &r->address[entry % GMLK_ROW];
-  size_t row = gmlk_hash(*address / GMLK_GRAIN, index->shift);
+  gmlk_bucket *r = &index->buckets[entry / GMLK_BUCKET];
+  uint64_t *address = &r->address[entry % GMLK_BUCKET];
+  size_t bucket = gmlk_hash(*address / GMLK_GRAIN, index->shift);
   *address %= GMLK_GRAIN;
-  r->block[entry % GMLK_ROW] = NULL;
+  r->block[entry % GMLK_BUCKET] = NULL;
   index->count--;
-  for (; row != entry / GMLK_ROW; row = (row + 1) & (index->row_count - 1))
-    if (index->rows[row].address[0] % GMLK_GRAIN < GMLK_PASSED_MAX) index->rows[row].address[0]--;
+  for (; bucket != entry / GMLK_BUCKET; bucket = (bucket + 1) & (index->bucket_count - 1))
+    if (index->buckets[bucket].address[0] % GMLK_GRAIN < GMLK_PASSED_MAX)
+      index->buckets[bucket].address[0]--;
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
@@ -5016,7 +5018,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   size_t bytes, i;
   int is_used = 0, is_shared, is_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
-  b = l->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
+  b = l->index.buckets[entry / GMLK_BUCKET].block[entry % GMLK_BUCKET];
   a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
     stream = l->streams.last && l->streams.last_value == value ? l->streams.last

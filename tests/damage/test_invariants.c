@@ -73,7 +73,7 @@ static void the_lake(void) {
   gmlk_arena *a = &lake->home;
   gmlk_block *b = block_of('b');
   const size_t entry = gmlk_index_find(&lake->index, w.blocks[1].at);
-  gmlk_block **index = &lake->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
+  gmlk_block **index = &lake->index.buckets[entry / GMLK_BUCKET].block[entry % GMLK_BUCKET];
   breaks(a->tail.at, 1, "A1: blocks do not tile the arena");
   breaks(b->grains, b->grains + 1, "A1: blocks do not tile the arena");
   breaks(b->prev, b, "A1: blocks do not tile the arena");

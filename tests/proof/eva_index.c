@@ -1,24 +1,24 @@
-/* >>index: six addresses go in and out of a table of ROWS rows, in any order, any number of times,
-   at most as many at once as the table holds before it grows. One is at home in the first row, the
-   others in the last, so rows are full, counted and passed, and searches go round the end. After
-   each operation [I1] holds, each address that is in is found, with its block, and no other is.
-   Then the table grows, and the same is found. FULL 1: the rows lost count, so searches end later.
- */
+/* >>index: six addresses go in and out of a table of BUCKETS buckets, in any order, any number of
+   times, at most as many at once as the table holds before it grows. One is at home in the first
+   bucket, the others in the last, so buckets are full, counted and passed, and searches go round
+   the end. After each operation [I1] holds, each address that is in is found, with its block, and
+   no other is. Then the table grows, and the same is found. FULL 1: the buckets lost count, so
+   searches end later. */
 #include "eva.h"
 
-#if !defined(ROWS)
-#define ROWS 2u
+#if !defined(BUCKETS)
+#define BUCKETS 2u
 #define FULL 0u
 #endif
-#define LAST_ROW 1u  /* so many addresses are at home in the first row, the others in the last */
-#define ADDRESSES 6u /* one more than there is room for */
+#define LAST_BUCKET 1u /* so many addresses are at home in the first bucket, the others last */
+#define ADDRESSES 6u   /* one more than there is room for */
 
 static gmlk_host host;
 static gmlk_index table;
 static gmlk_block blocks[ADDRESSES];
 static uint64_t addresses[ADDRESSES];
 static int is_in[ADDRESSES];
-static unsigned begun; /* what the rows counted at first */
+static unsigned begun; /* what the buckets counted at first */
 
 static size_t home_of(const gmlk_index *index, uint64_t address) {
   return gmlk_hash(address / GMLK_GRAIN, index->shift);
@@ -26,18 +26,19 @@ static size_t home_of(const gmlk_index *index, uint64_t address) {
 
 /* [I1] */
 static void check(void) {
-  size_t passed[2 * ROWS] = {0}, i, row, count = 0;
-  for (i = 0; i < table.row_count * GMLK_ROW; i++) {
-    const gmlk_block *b = table.rows[i / GMLK_ROW].block[i % GMLK_ROW];
-    uint64_t address = table.rows[i / GMLK_ROW].address[i % GMLK_ROW];
+  size_t passed[2 * BUCKETS] = {0}, i, bucket, count = 0;
+  for (i = 0; i < table.bucket_count * GMLK_BUCKET; i++) {
+    const gmlk_block *b = table.buckets[i / GMLK_BUCKET].block[i % GMLK_BUCKET];
+    uint64_t address = table.buckets[i / GMLK_BUCKET].address[i % GMLK_BUCKET];
     const uint64_t low = address % GMLK_GRAIN;
     address -= low;
-    must((b != NULL) == (address != 0) && (i % GMLK_ROW == 0 || low == 0));
+    must((b != NULL) == (address != 0) && (i % GMLK_BUCKET == 0 || low == 0));
     if (!b) continue;
     must(is_in[b - blocks] && addresses[b - blocks] == address);
     must(gmlk_index_find(&table, address) == i);
-    row = home_of(&table, address);
-    for (; row != i / GMLK_ROW; row = (row + 1) & (table.row_count - 1)) passed[row]++;
+    bucket = home_of(&table, address);
+    for (; bucket != i / GMLK_BUCKET; bucket = (bucket + 1) & (table.bucket_count - 1))
+      passed[bucket]++;
     count++;
   }
   for (i = 0; i < ADDRESSES; i++) {
@@ -46,25 +47,25 @@ static void check(void) {
       must(gmlk_index_get(&table, addresses[i]) == (is_in[i] ? &blocks[i] : NULL));
   }
   must(count == 0);
-  for (row = 0; row < table.row_count; row++) {
-    const size_t counted = table.rows[row].address[0] % GMLK_GRAIN;
-    must(counted == (begun ? GMLK_PASSED_MAX : passed[row]));
+  for (bucket = 0; bucket < table.bucket_count; bucket++) {
+    const size_t counted = table.buckets[bucket].address[0] % GMLK_GRAIN;
+    must(counted == (begun ? GMLK_PASSED_MAX : passed[bucket]));
   }
 }
 
 /* Addresses of one home differ in nothing that the table sees. So they are renamed: those that are
    in are the first of their home, in the order in which they stand. */
 static void rename_addresses(void) {
-  unsigned next[2] = {0, LAST_ROW}, i; /* of the first row, of the last */
+  unsigned next[2] = {0, LAST_BUCKET}, i; /* of the first bucket, of the last */
   memset(is_in, 0, sizeof(is_in));
-  for (i = 0; i < ROWS * GMLK_ROW; i++) {
-    gmlk_row *row = &table.rows[i / GMLK_ROW];
-    uint64_t *address = &row->address[i % GMLK_ROW];
+  for (i = 0; i < BUCKETS * GMLK_BUCKET; i++) {
+    gmlk_bucket *bucket = &table.buckets[i / GMLK_BUCKET];
+    uint64_t *address = &bucket->address[i % GMLK_BUCKET];
     unsigned name;
-    if (!row->block[i % GMLK_ROW]) continue;
+    if (!bucket->block[i % GMLK_BUCKET]) continue;
     name = next[home_of(&table, *address) != 0]++;
     *address = *address % GMLK_GRAIN + addresses[name];
-    row->block[i % GMLK_ROW] = &blocks[name];
+    bucket->block[i % GMLK_BUCKET] = &blocks[name];
     is_in[name] = 1;
   }
 }
@@ -74,7 +75,7 @@ static unsigned choose(void) {
   unsigned i;
   for (i = 0; i < ADDRESSES; i++)
     if ((is_in[i] ||
-         (table.count < table.count_max && (i == 0 || i == LAST_ROW || is_in[i - 1]))) &&
+         (table.count < table.count_max && (i == 0 || i == LAST_BUCKET || is_in[i - 1]))) &&
         any)
       return i + 1;
   return any ? ADDRESSES + 1 : 0;
@@ -82,12 +83,12 @@ static unsigned choose(void) {
 
 static void begin(unsigned is_full) {
   uint64_t address = GMLK_GRAIN;
-  unsigned i, row;
-  must(gmlk_index_resize(&table, &host, ROWS));
+  unsigned i, bucket;
+  must(gmlk_index_resize(&table, &host, BUCKETS));
   for (i = 0; i < ADDRESSES; address += GMLK_GRAIN)
-    if (home_of(&table, address) == (i < LAST_ROW ? 0 : ROWS - 1)) addresses[i++] = address;
+    if (home_of(&table, address) == (i < LAST_BUCKET ? 0 : BUCKETS - 1)) addresses[i++] = address;
   begun = is_full ? GMLK_PASSED_MAX : 0;
-  for (row = 0; row < ROWS; row++) table.rows[row].address[0] += begun;
+  for (bucket = 0; bucket < BUCKETS; bucket++) table.buckets[bucket].address[0] += begun;
 }
 
 int main(void) {
@@ -105,7 +106,7 @@ int main(void) {
     check();
     rename_addresses();
   }
-  must(gmlk_index_resize(&table, &host, 2 * ROWS));
+  must(gmlk_index_resize(&table, &host, 2 * BUCKETS));
   begun = 0;
   check();
   return 0;

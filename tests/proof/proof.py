@@ -28,8 +28,8 @@ LIMIT_SECONDS = 900
 RUNS = {
     "tree": (1, "eva_tree.c", "BLOCKS=5u", "WINDOWS=0"),
     "tree_of_windows": (1, "eva_tree.c", "BLOCKS=5u", "WINDOWS=1"),
-    "index": (0, "eva_index.c", "ROWS=2u", "FULL=0u"),
-    "index_full": (0, "eva_index.c", "ROWS=2u", "FULL=1u"),
+    "index": (0, "eva_index.c", "BUCKETS=2u", "FULL=0u"),
+    "index_full": (0, "eva_index.c", "BUCKETS=2u", "FULL=1u"),
     "bins": (0, "eva_bins.c", "BLOCKS=3u"),
     "records": (1, "eva_records.c", "STEPS=3"),
     "arena": (0, "eva_arena.c", "SLOTS=3u", "CHUNK_LOG=0u", "STREAMS=1u", "ALIGN=1u",

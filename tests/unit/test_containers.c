@@ -112,50 +112,50 @@ static size_t home_of(const gmlk_index *index, uint64_t address) {
 }
 
 static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block *b) {
-  const size_t rows = index->row_count;
+  const size_t buckets = index->bucket_count;
   assert_true(gmlk_index_reserve(index, host));
-  assert_true(!rows || index->row_count <= 2 * rows);
+  assert_true(!buckets || index->bucket_count <= 2 * buckets);
   gmlk_index_put(index, address, b);
 }
 
-/* Addresses whose home is one of the last two rows of a table of 16, so that they pile up and
-   pass on to the first rows. */
+/* Addresses whose home is one of the last two buckets of a table of 16, so that they pile up and
+   pass on to the first buckets. */
 static size_t find_colliding(uint64_t *addresses, size_t count) {
   gmlk_index small;
   uint64_t address;
   size_t found = 0;
   memset(&small, 0, sizeof(small));
-  small.row_count = 16;
+  small.bucket_count = 16;
   small.shift = 64 - 4;
   for (address = 512; found < count; address += 512)
     if (home_of(&small, address) >= 14) addresses[found++] = address;
   return found;
 }
 
-/* Every row was passed over more often than it can count: looking for what is not there ends after
-   one round, and a full row is passed over still. */
+/* Every bucket was passed over more often than it can count: looking for what is not there ends
+   after one round, and a full bucket is passed over still. */
 CASE(test_index_saturated_everywhere) {
   uint64_t colliding[40], address;
   gmlk_index index;
   gmlk_host host;
-  size_t row, home, count = find_colliding(colliding, 40), i, used = 0;
+  size_t bucket, home, count = find_colliding(colliding, 40), i, used = 0;
   host_open(&host);
   memset(&index, 0, sizeof(index));
   assert_true(gmlk_index_reserve(&index, &host));
-  for (row = 0; row < 16; row++) index.rows[row].address[0] = GMLK_PASSED_MAX;
+  for (bucket = 0; bucket < 16; bucket++) index.buckets[bucket].address[0] = GMLK_PASSED_MAX;
   assert_int_equal(gmlk_index_find(&index, 512), GMLK_NO_ENTRY);
   home = home_of(&index, colliding[0]);
-  for (i = 0; i < count && used <= GMLK_ROW; i++)
+  for (i = 0; i < count && used <= GMLK_BUCKET; i++)
     if (home_of(&index, colliding[i]) == home) colliding[used++] = colliding[i];
-  assert_int_equal(used, GMLK_ROW + 1);
+  assert_int_equal(used, GMLK_BUCKET + 1);
   for (i = 0; i < used; i++) gmlk_index_put(&index, colliding[i], &index_blocks[i]);
-  address = colliding[GMLK_ROW];
-  assert_int_not_equal(gmlk_index_find(&index, address) / GMLK_ROW, home);
+  address = colliding[GMLK_BUCKET];
+  assert_int_not_equal(gmlk_index_find(&index, address) / GMLK_BUCKET, home);
   for (i = 0; i < used; i++)
     assert_ptr_equal(gmlk_index_get(&index, colliding[i]), &index_blocks[i]);
   gmlk_index_remove(&index, gmlk_index_find(&index, address));
   assert_null(gmlk_index_get(&index, address));
-  assert_int_equal(index.rows[home].address[0] % GMLK_GRAIN, GMLK_PASSED_MAX);
+  assert_int_equal(index.buckets[home].address[0] % GMLK_GRAIN, GMLK_PASSED_MAX);
   gmlk_index_destroy(&index, &host);
   host_close(&host);
 }
@@ -169,8 +169,8 @@ static size_t rows_passed(gmlk_host *host, uint64_t grains, size_t count) {
   for (i = 0; i < count; i++) put(&index, host, base + i * grains * 512, &index_blocks[0]);
   for (i = 0; i < count; i++) {
     uint64_t address = base + i * grains * 512;
-    size_t row = gmlk_index_find(&index, address) / GMLK_ROW;
-    passed += (row - home_of(&index, address)) & (index.row_count - 1);
+    size_t bucket = gmlk_index_find(&index, address) / GMLK_BUCKET;
+    passed += (bucket - home_of(&index, address)) & (index.bucket_count - 1);
   }
   gmlk_index_destroy(&index, host);
   return passed;
@@ -183,8 +183,8 @@ static int is_prime(uint64_t n) {
   return n > 1;
 }
 
-/* Blocks of one size lie a stride apart. Whatever it is, looking up reads two rows at most on the
-   average; chance makes it 1.05. */
+/* Blocks of one size lie a stride apart. Whatever it is, looking up reads two buckets at most on
+   the average; chance makes it 1.05. */
 CASE(test_index_strides) {
   static const size_t counts[] = {100, 1000, 8000};
   gmlk_host host;
