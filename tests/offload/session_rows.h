@@ -477,8 +477,8 @@ static const row session_rows[] = {
     {"regions_of_a_slow_host", "{told limit:180} " WEIGHTS_8 "[40 " REGIONS_OF(
                                    "8", "4", "8", "spend:(450|600|600) ", "200",
                                    "given~:spend:(300|400|600) spend:(300|400|200) ") "] kept=8"},
-    /* One iteration that takes longer takes nothing back, whichever is measured; two do, or one that
-       takes much longer. */
+    /* One iteration that takes longer takes nothing back, whichever is measured. Two do, or one
+       that takes much longer. */
     {"regions_survive_one_long_iteration", "{told limit:180} " WEIGHTS_8 "[(23|28) " SLOW_8
                                            "] " SLOWER_8("645", "495") "[14 " SLOW_8 "] kept=8"},
     {"regions_do_not_survive_two",
