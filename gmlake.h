@@ -2707,7 +2707,7 @@ typedef struct gmlk_head_fragment { /* scratch of >>planner: the free head of a 
 typedef struct gmlk_small { /* blocks that are kept together, see >>small */
   gmlk_block *reserve;      /* [U1] what is set aside for them; NULL: nothing */
   uint32_t most;            /* [U2] a small block's grains at most; 0: nothing is set aside here */
-  uint32_t was_at, was_grains; /* what a question sets aside again */
+  uint32_t was_at, was_grains; /* what a dry run sets aside again */
 } gmlk_small;
 
 typedef struct gmlk_windows { /* see >>windows */
@@ -6686,7 +6686,7 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
 /* The grains of the usable free runs beside b: the one that ends where b begins, from its first
    aligned grain on, and the one that begins where b ends. New chunks in b make one run with them.
    0: none, or a policy keeps blocks apart. `by` is for whom chunks are created, NULL: for a piece
-   of their own. HOST_WAIT: a question asks. */
+   of their own. HOST_WAIT: it is a dry run. */
 static void gmlk_open_beside(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
                              const gmlk_requester *by, uint32_t align, uint32_t *out_before,
                              uint32_t *out_after) {
@@ -6832,7 +6832,7 @@ typedef struct gmlk_headroom { /* what an arena may grow into */
   size_t own_bytes;            /* and those of the same pool among them */
 } gmlk_headroom;
 
-struct gmlk_dry_run { /* of a request that is only a question */
+struct gmlk_dry_run { /* of a request that is only asked about */
   gmlake_query_info answer;
   gmlk_headroom headroom; /* for growth */
 };
@@ -6886,7 +6886,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
   return result ? result : gmlk_growth_fits(l, r, bytes, &headroom);
 }
 
-/* Creates chunks in the slots, if limits and the device allow it. Of a question it says whether. */
+/* Creates chunks in the slots, if limits and the device allow it. A dry run says whether they do. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   const size_t bytes = slots->count * a->chunk_bytes, held = l->stats.reserved_bytes;
@@ -7207,7 +7207,7 @@ static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, gmlk_giv
 
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
    creates as many; those of its pool first, as that may have a limit. Only a fatal error counts.
-   For a question it counts what would be returned, once the host has waited if `wait` says so. */
+   In a dry run it counts what would be returned, once the host has waited if `wait` says so. */
 static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, gmlk_giving giving,
                                         size_t bytes, gmlake_wait wait) {
   const gmlk_requester trimmer =
@@ -7645,9 +7645,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 }
 
 /* ---- >>dry_run --------------------------------------------------------------------------------
-   What a question, which only runs dry, asks where an allocation would wait, drop windows or return
-   chunks: how much there would be then. Owns nothing; marks of chunks are gone at the end. pre:
-   both locks are held. Costs: O(blocks + windows). Cannot fail. */
+   A dry run answers a question such as gmlake_query. Where an allocation would wait, drop
+   windows or return chunks, it finds out how much there would be then. Owns nothing; marks of
+   chunks are gone at the end. pre: both locks are held. Costs: O(blocks + windows). Cannot fail. */
 
 /* What the stream of a requester that may wait has to do before it uses these ranges. */
 static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
@@ -7671,7 +7671,7 @@ static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
          (r->may_stitch && gmlk_window_for(l, r, r->requester));
 }
 
-/* Says how a plan for a question would be carried out. What the host waits for is said before. */
+/* Says how a plan would be carried out. What the host waits for is said before. */
 static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
   const gmlk_window *w = plan->window;
   const gmlk_piece *pieces = plan->how == GMLK_RANGE ? &plan->range : r->arena->pieces;
@@ -7753,7 +7753,7 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
 
 /* ---- >>slow ------------------------------------------------------------------------------------
    The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
-   finds a block. A question (lake->dry_run) goes the same steps: what they would take, create,
+   finds a block. A dry run (lake->dry_run) goes the same steps: what they would take, create,
    wait for or return they only count. A fatal error ends the slow path, and so does an illegal
    answer of a policy, the only INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it
    calls: the caller holds `driver_lock`. Costs: a step costs what the functions cost that it calls.
@@ -7884,8 +7884,8 @@ static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out
 }
 
 /* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
-static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                 gmlk_block **out_block) {
+static gmlake_result gmlk_wait_and_serve(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                         gmlk_block **out_block) {
   gmlk_plan plan;
   if (!requester.may_wait) return GMLAKE_OK;
   r->reason = "the stream waits for another one and takes its memory";
@@ -7895,17 +7895,18 @@ static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requ
 }
 
 /* The same before the lake grows. */
-static gmlake_result gmlk_slow_borrow_early(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_device_wait_early(gmlake *l, gmlk_request *r,
+                                                 gmlk_block **out_block) {
   if (l->desc.cross_stream == GMLAKE_GROW_FIRST) return GMLAKE_OK;
-  return gmlk_borrow(l, r, gmlk_waiting_requester(l, r), out_block);
+  return gmlk_wait_and_serve(l, r, gmlk_waiting_requester(l, r), out_block);
 }
 
 /* The same after growth has failed: new chunks may fill what the new window lacks. */
-static gmlake_result gmlk_slow_borrow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_device_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const gmlk_requester requester = gmlk_waiting_requester(l, r);
   gmlake_result result;
   if (l->desc.cross_stream == GMLAKE_WAIT_FIRST || !requester.may_wait) return GMLAKE_OK;
-  result = gmlk_borrow(l, r, requester, out_block);
+  result = gmlk_wait_and_serve(l, r, requester, out_block);
   if (*out_block || l->lost || !r->shortfall || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     return result;
   return gmlk_grow_and_serve(l, r, requester, out_block);
@@ -7923,7 +7924,7 @@ static gmlake_result gmlk_try_to_fill(gmlake *l, gmlk_request *r, uint32_t *shor
 
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
    is complete, and looks at all free ranges each time, once if there is nothing to wait for. */
-static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_host_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const int waits = /* whether there is something that the host can wait for */
       l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
@@ -7935,7 +7936,7 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   if (!waits) return gmlk_try_to_fill(l, r, &shortfall, out_block);
   if (l->dry_run) {
     l->dry_run->answer.wait = gmlk_dry_run_wait(l);
-    result = gmlk_borrow(l, r, requester, out_block);
+    result = gmlk_wait_and_serve(l, r, requester, out_block);
     return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
   }
   result = gmlk_wait_on(l, &p);
@@ -8128,13 +8129,13 @@ static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
    that was not a shortage of device memory. */
 static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   static const gmlk_slow_step steps[] = {
-      gmlk_slow_completed,    /* the manual's step 4 */
-      gmlk_slow_stitch,       /* 5 */
-      gmlk_slow_borrow_early, /* 6 */
-      gmlk_slow_grow,         /* 7 and 8 */
-      gmlk_slow_borrow,       /* 10 */
-      gmlk_slow_wait,         /* 11 */
-      gmlk_slow_reclaim,      /* 12 */
+      gmlk_slow_completed,         /* the manual's step 4 */
+      gmlk_slow_stitch,            /* 5 */
+      gmlk_slow_device_wait_early, /* 6 */
+      gmlk_slow_grow,              /* 7 and 8 */
+      gmlk_slow_device_wait,       /* 10 */
+      gmlk_slow_host_wait,         /* 11 */
+      gmlk_slow_reclaim,           /* 12 */
   };
   const size_t count = r->step_limit ? r->step_limit : sizeof(steps) / sizeof(steps[0]);
   gmlake_result result, memory = r->step_limit ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -8682,7 +8683,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Makes the stream wait on the device for all others that have used what was lent; of a question it
+/* Makes the stream wait on the device for all others that have used what was lent; in a dry run
    only says that it has to wait. CAPTURING: a capture forbids that, or one of these streams was
    destroyed before gmlake_forget_stream. */
 static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, size_t count,
@@ -8805,7 +8806,7 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
 
 /* Serves a request with GMLAKE_TRANSIENT from a pool that is lent; else from other free memory;
    else from a pool that is lent together with new chunks for what it lacks, which needs the fewest
-   new chunks; else like any other request, which a question leaves to its caller. */
+   new chunks; else like any other request, which a dry run leaves to its caller. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
                                           gmlake_stream stream, void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, stream);
@@ -10118,8 +10119,8 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   return GMLAKE_OK;
 }
 
-/* Begins a question's dry run. It may end what is set aside for small blocks, so this is noted. 0:
-   no host memory for setting it aside again. */
+/* Begins a dry run. It may end what is set aside for small blocks, so this is noted. 0: no host
+   memory for setting it aside again. */
 static int gmlk_dry_run_begin(gmlake *l, gmlk_dry_run *dry_run) {
   gmlk_arena *a;
   GMLK_FOR_ARENAS(l, a) {
