@@ -123,13 +123,14 @@ THE GRAPH
   one device and writes one of the same size on another device. Two operators that use the same
   tensor, at least one of them writing, run in the order in which they were added. With
   GMLAKE_OFFLOAD_UNORDERED the operator that makes an intermediate comes before all others that use
-  it, wherever it was added. gmlake_offload_add_dependency orders two operators that share nothing.
+  it, wherever it was added. Two operators that share nothing are ordered by a tensor of 0 bytes,
+  which the first one makes and the second one reads.
   gmlake_offload_graph_seal checks the graph and chooses an order of its operators that keeps these
   rules. Where they allow several operators next, it takes the one that was added first. A sealed
   graph does not change; any number of jobs, planners and runs may share it.
   Two kinds of planning use it. TENSILE keeps the chosen order, with one stream of operators for
   each job. TURNIP keeps only what is needed: an operator runs after those whose results it reads,
-  after those that use the same memory, and after those of gmlake_offload_add_dependency.
+  and after those that use the same memory.
 
 HOW TENSILE PLANS
   The method is that of Zhang et al., arXiv 2105.13336, and this text uses its words. A planner
@@ -546,12 +547,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offl
                                                                      uint32_t from, uint32_t to,
                                                                      uint64_t time_ns,
                                                                      uint32_t *out_op);
-
-/* Makes operator `before` end before operator `after` begins. Errors: INVALID_ARGUMENT, UNKNOWN_ID,
-   SEALED, OUT_OF_HOST_MEMORY. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
-                                                                       uint32_t before,
-                                                                       uint32_t after);
 
 /* Checks the graph and chooses the order of its operators. From then on it can be used and no
    longer be changed. Errors, after which it can be changed further: READ_BEFORE_WRITE, CYCLE,
@@ -1644,8 +1639,8 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 /* ---- >>graph: tensors, operators, their order ---------------------------------------------------
    Owns what the caller added. Once the graph is sealed it also owns the order of the operators, the
    accesses of each tensor in that order, and the dependencies. Invariants:
-   [G1] The ids in refs are below tensor_count, those in asked are below op_count. No operator names
-        a tensor twice among its reads, nor twice among its writes.
+   [G1] The ids in refs are below tensor_count. No operator names a tensor twice among its reads,
+        nor twice among its writes.
    [G2] The bytes of all tensors together are at most GMLO_BYTES_MAX, the times of all operators
         together at most GMLO_TIME_MAX.
    [G3] Sealed: `order` is a permutation of the operators and `position` is its inverse. Every
@@ -1681,10 +1676,6 @@ typedef struct gmlo_access {
   unsigned how;      /* GMLO_READS, GMLO_WRITES */
 } gmlo_access;
 
-typedef struct gmlo_dependency {
-  uint32_t before, after;
-} gmlo_dependency;
-
 struct gmlake_offload_graph {
   gmlake_offload_host host;
   unsigned flags;
@@ -1692,9 +1683,8 @@ struct gmlake_offload_graph {
   gmlo_tensor *tensors;
   gmlo_op *ops;
   uint32_t *refs;
-  gmlo_dependency *asked; /* by gmlake_offload_add_dependency */
-  size_t tensor_count, op_count, ref_count, asked_count;
-  size_t tensor_capacity, op_capacity, ref_capacity, asked_capacity;
+  size_t tensor_count, op_count, ref_count;
+  size_t tensor_capacity, op_capacity, ref_capacity;
   size_t tensor_bytes, marks, device_count;
   size_t refs_most; /* of an operator */
   uint64_t time_ns;
@@ -1963,9 +1953,6 @@ static void gmlo_graph_add_successors(gmlake_offload_graph *graph) {
       writer = i;
     }
   }
-  for (i = 0; i < graph->asked_count; i++) {
-    gmlo_graph_add_successor(graph, graph->asked[i].before, graph->asked[i].after);
-  }
 }
 
 /* successor_begin has two entries more than there are operators. The count of operator op is in
@@ -2206,7 +2193,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph
   gmlo_free(&host, graph->tensors);
   gmlo_free(&host, graph->ops);
   gmlo_free(&host, graph->refs);
-  gmlo_free(&host, graph->asked);
   gmlo_free(&host, graph);
 }
 
@@ -2281,27 +2267,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offl
   desc.writes = &to;
   desc.read_count = desc.write_count = 1;
   return gmlo_graph_add_op(graph, &desc, graph->tensors[to].device, out_op);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
-                                                                       uint32_t before,
-                                                                       uint32_t after) {
-  gmlo_dependency *asked;
-  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (graph->sealed) return gmlo_graph_sealed(graph);
-  if (before >= graph->op_count || after >= graph->op_count) {
-    return gmlo_graph_fail(
-        graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, before >= graph->op_count ? before : after,
-        GMLAKE_OFFLOAD_NONE,
-        "the dependency names an operator that was not added; add the operator first");
-  }
-  asked = (gmlo_dependency *)gmlo_more(&graph->host, &graph->asked, graph->asked_count, 1,
-                                       &graph->asked_capacity, sizeof *asked);
-  if (asked == NULL) return gmlo_graph_no_memory(graph);
-  asked->before = before;
-  asked->after = after;
-  graph->asked_count++;
-  return GMLAKE_OFFLOAD_OK;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offload_graph *graph) {
@@ -12936,7 +12901,7 @@ static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_clock_entr
   if ((launch->desc.flags & GMLAKE_OFFLOAD_IMPURE) != 0) digest ^= gmlo_mix(launch->iteration);
   for (i = 0; i < launch->desc.read_count; i++) {
     size_t bytes = launch->graph->tensors[launch->desc.reads[i]].bytes;
-    digest = gmlo_mock_digest(mock, launch->reads[i], bytes, digest + i);
+    if (bytes != 0) digest = gmlo_mock_digest(mock, launch->reads[i], bytes, digest + i);
   }
   return digest;
 }

@@ -127,8 +127,7 @@ HOW A MEMGRAPH IS CHECKED
   - If the nodes run one after another, by their numbers, then each reads, byte for byte, the
     version that the graph says, and the next iteration finds what it needs.
   - Of any two nodes that use the same bytes, one of them writing, a path of edges leads from one to
-    the other; and the same holds for dependencies that were asked for. Therefore the second point
-    is true in every order that the edges allow.
+    the other. Therefore the second point is true in every order that the edges allow.
 
 THREADS
   Any number of threads may compile one sealed graph, and read or check one memgraph, at a time.
@@ -191,8 +190,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
 /* Proves that every order that the edges allow gives the graph's results: see HOW A MEMGRAPH IS
    CHECKED. out_fault may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; or what is wrong
    with the memgraph:
-   INCOMPLETE  an operator is missing or is there twice; or a dependency that was asked for is
-               missing; or a tensor does not begin or end where it should
+   INCOMPLETE  an operator is missing or is there twice; or a tensor does not begin or end where it
+               should
    BAD_PLACE   a place passes its arena's end; or two places of one node overlap; or an operator
                does not update a tensor in place
    CYCLE       a node waits for one behind it, by number or in the simulated order: nodes may wait
@@ -405,10 +404,9 @@ typedef struct gmlo_compiler {
   uint32_t spare_blocks; /* a list by `next` */
   gmlo_list_cell *cells;
   size_t cell_count, cell_capacity;
-  uint32_t *op_nodes, *homes;
+  uint32_t *homes;
   size_t home_count, away_count; /* tensors with a home; of them, those not on their device */
-  uint32_t *asked;    /* of each operator: a list of those that it was asked to wait for */
-  uint64_t *begin_ns; /* of each position */
+  uint64_t *begin_ns;            /* of each position */
   gmlo_tuning tuning;
   size_t exec_horizon, alloc_horizon, reload_horizon; /* positions in the graph's order */
   uint32_t marks;
@@ -1018,12 +1016,8 @@ static void gmlo_access_end(gmlo_compiler *c, uint32_t tensor) {
 static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i, count = o->read_count + o->write_count;
-  uint32_t at;
   for (i = 0; i < o->read_count; i++)
     gmlo_edge_add(c, c->tensors[gmlo_op_ref(c->graph, op, i)].device.producer, 0);
-  for (at = c->asked[op]; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
-    gmlo_edge_add(c, c->op_nodes[c->cells[at].node], 0);
-  }
   for (i = o->read_count; i < count; i++)
     gmlo_edges_add(c, c->tensors[gmlo_op_ref(c->graph, op, i)].device.users);
 }
@@ -1034,7 +1028,6 @@ static void gmlo_execute(gmlo_compiler *c) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i, count = o->read_count + o->write_count;
   uint32_t node = gmlo_node_add(c, GMLAKE_OFFLOAD_NODE_OP, o->device, op, GMLAKE_OFFLOAD_NONE);
-  c->op_nodes[op] = node;
   for (i = 0; i < count; i++) {
     uint32_t block = c->tensors[gmlo_op_ref(c->graph, op, i)].device.block;
     c->out->ref_offsets[o->first_ref + i] = c->blocks[block].offset;
@@ -1139,8 +1132,8 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
   return 1;
 }
 
-/* Gives homes to the tensors that have room beside the largest operator; to all where nothing has to
-   move, unless the tuning leaves homes less. If homes are spread, a first pass gives them evenly
+/* Gives homes to the tensors that have room beside the largest operator; where nothing has to move,
+   to all, unless the tuning leaves homes less. If homes are spread, a first pass gives them evenly
    over the list, in proportion to the bytes that it has passed. */
 static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_persistent *starts) {
   size_t i, count = gmlo_list_persistent(c, device, starts), bytes = 0;
@@ -1203,24 +1196,16 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
 
 static int gmlo_compile_scratch(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
-  size_t p, i;
+  size_t p;
   uint64_t sum = 0;
   c->device_count = graph->device_count;
   c->spare_blocks = GMLAKE_OFFLOAD_NONE;
   c->tensors = (gmlo_compile_tensor *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->tensors);
   c->arenas = (gmlo_arena *)gmlo_take(&c->scope, c->device_count + 1, sizeof *c->arenas);
-  c->op_nodes = (uint32_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->op_nodes);
   c->homes = (uint32_t *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->homes);
   c->begin_ns = (uint64_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->begin_ns);
-  c->asked = (uint32_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->asked);
-  if (c->tensors == NULL || c->arenas == NULL || c->op_nodes == NULL || c->homes == NULL ||
-      c->begin_ns == NULL || c->asked == NULL) {
+  if (c->tensors == NULL || c->arenas == NULL || c->homes == NULL || c->begin_ns == NULL) {
     return 0;
-  }
-  for (i = 0; i < graph->op_count; i++) c->asked[i] = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < graph->asked_count; i++) {
-    uint32_t *list = &c->asked[graph->asked[i].after];
-    *list = gmlo_list_push(c, *list, graph->asked[i].before);
   }
   for (p = 0; p < graph->op_count; p++) { /* estimates: as if all devices were busy all the time */
     c->begin_ns[p] = sum / c->device_count;
@@ -1642,9 +1627,9 @@ typedef struct gmlo_check {
   const gmlake_offload_memgraph *m;
   const gmlake_offload_graph *graph;
   gmlake_offload_memgraph_fault *fault;
-  uint32_t *op_nodes;
-  size_t *arena_begin; /* of each device's arena, the host's, and the end */
-  size_t *bounds;      /* of places, ascending */
+  unsigned char *op_seen; /* by operator: it has a node */
+  size_t *arena_begin;    /* of each device's arena, the host's, and the end */
+  size_t *bounds;         /* of places, ascending */
   size_t bound_count;
   gmlo_check_interval *intervals; /* interval i begins at bounds[i] */
   gmlo_list_cell *readers;
@@ -1681,8 +1666,7 @@ static int gmlo_check_no_memory(gmlo_check *c) {
    once. */
 static int gmlo_check_nodes(gmlo_check *c) {
   const gmlake_offload_memgraph *m = c->m;
-  size_t v, op, count = 0;
-  for (op = 0; op < c->graph->op_count; op++) c->op_nodes[op] = GMLAKE_OFFLOAD_NONE;
+  size_t v, count = 0;
   for (v = 0; v < m->node_count; v++) {
     const gmlake_offload_node *node = &m->nodes[v];
     if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
@@ -1694,12 +1678,12 @@ static int gmlo_check_nodes(gmlo_check *c) {
       }
       continue;
     }
-    if (node->op >= c->graph->op_count || c->op_nodes[node->op] != GMLAKE_OFFLOAD_NONE) {
+    if (node->op >= c->graph->op_count || c->op_seen[node->op]) {
       return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
                         GMLAKE_OFFLOAD_NONE,
                         "the node's operator has another node, or is not in the graph");
     }
-    c->op_nodes[node->op] = (uint32_t)v;
+    c->op_seen[node->op] = 1;
     count++;
   }
   if (count == c->graph->op_count) return 1;
@@ -2025,19 +2009,11 @@ static int gmlo_check_end(gmlo_check *c) {
   return 1;
 }
 
-/* Whether there is a path for all that was noted [M2], and for each dependency that was asked for.
-   */
+/* Whether there is a path for all that was noted [M2]. */
 static int gmlo_check_paths(gmlo_check *c) {
   uint64_t *rows;
-  size_t first, i, races = c->query_count;
+  size_t first, i;
   gmlo_edges edges = {c->m->before_begin, c->m->before, c->m->node_count};
-  for (i = 0; i < c->graph->asked_count; i++) {
-    uint32_t from = c->op_nodes[c->graph->asked[i].before];
-    c->asked[from] = 0;
-    if (!gmlo_check_ask(c, from, c->op_nodes[c->graph->asked[i].after], GMLAKE_OFFLOAD_NONE)) {
-      return 0;
-    }
-  }
   rows = gmlo_reach_rows(&c->scope.host, edges.node_count);
   if (rows == NULL) return gmlo_check_no_memory(c);
   for (first = 0; first < edges.node_count; first += GMLO_SOURCES) {
@@ -2049,11 +2025,8 @@ static int gmlo_check_paths(gmlo_check *c) {
           gmlo_reach_bit(rows + (query->to - first) * GMLO_ROW_WORDS, query->from - first)) {
         continue;
       }
-      (void)gmlo_fault(c, i < races ? GMLAKE_OFFLOAD_ERROR_RACE : GMLAKE_OFFLOAD_ERROR_INCOMPLETE,
-                       query->to, query->from, query->tensor,
-                       i < races
-                           ? "both nodes use the same bytes, one writes, and no path orders them"
-                           : "no path orders two operators that a dependency orders");
+      (void)gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_RACE, query->to, query->from, query->tensor,
+                       "both nodes use the same bytes, one writes, and no path orders them");
     }
   }
   gmlo_free(&c->scope.host, rows);
@@ -2069,8 +2042,8 @@ static void gmlo_memgraph_check(const gmlake_offload_memgraph *m,
   c.graph = m->graph;
   c.fault = fault;
   c.asked = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.asked);
-  c.op_nodes = (uint32_t *)gmlo_take(&c.scope, c.graph->op_count, sizeof *c.op_nodes);
-  if (c.asked == NULL || c.op_nodes == NULL) {
+  c.op_seen = (unsigned char *)gmlo_take(&c.scope, c.graph->op_count, 1);
+  if (c.asked == NULL || c.op_seen == NULL) {
     (void)gmlo_check_no_memory(&c);
   } else if (gmlo_check_nodes(&c) && gmlo_check_edges(&c) && gmlo_check_intervals(&c) &&
              gmlo_check_begin(&c) && gmlo_check_replay(&c) && gmlo_check_end(&c)) {

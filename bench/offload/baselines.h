@@ -242,41 +242,59 @@ static int vdnn_find_waits(vdnn *d) {
   return out_ns && in_ns;
 }
 
-/* Waits for one position: behind its operator and before the next. 0 where memory is refused. */
-static int vdnn_add_wait(vdnn *d, gmlake_offload_graph *graph, size_t position) {
-  const uint32_t *order = d->view->info.op_order;
-  uint32_t before = order[position];
-  gmlake_offload_op_desc desc;
-  d->wait_ops[position] = GMLAKE_OFFLOAD_NONE;
-  if (d->wait_ns[position]) {
-    memset(&desc, 0, sizeof desc);
-    desc.name = "wait";
-    desc.device = d->view->ops[position].device;
-    desc.time_ns = d->wait_ns[position];
-    if (gmlake_offload_add_op(graph, &desc, &d->wait_ops[position])) return 0;
-    if (gmlake_offload_add_dependency(graph, before, d->wait_ops[position])) return 0;
-    before = d->wait_ops[position];
-  }
-  return position + 1 == d->view->info.op_count ||
-         !gmlake_offload_add_dependency(graph, before, order[position + 1]);
+/* Adds the operator, or the wait behind it, between its neighbours in the order: it reads the link
+   `from` and makes the link `to`, which are tensors of 0 bytes. */
+static int vdnn_add_op(gmlake_offload_graph *graph, gmlake_offload_op_desc desc, uint32_t from,
+                       uint32_t to, uint32_t *out_op) {
+  uint32_t *refs = (uint32_t *)malloc((desc.read_count + desc.write_count + 2) * sizeof *refs);
+  uint32_t *writes = refs + desc.read_count + 1;
+  int ok = refs != NULL;
+  if (ok && desc.read_count) memcpy(refs, desc.reads, desc.read_count * sizeof *refs);
+  if (ok && desc.write_count) memcpy(writes, desc.writes, desc.write_count * sizeof *refs);
+  if (ok) writes[desc.write_count++] = to;
+  if (ok && from != GMLAKE_OFFLOAD_NONE) refs[desc.read_count++] = from;
+  desc.reads = refs;
+  desc.writes = writes;
+  desc.flags &= ~GMLAKE_OFFLOAD_TRANSFER;
+  ok = ok && !gmlake_offload_add_op(graph, &desc, out_op);
+  free(refs);
+  return ok;
 }
 
-/* The graph with waits, in the same order; NULL where memory is refused. */
+/* The graph with waits, in the same order; NULL where memory is refused. Behind the graph's tensors
+   there is a link behind each position, then one before each wait. */
 static gmlake_offload_graph *vdnn_make_graph(vdnn *d) {
+  const gmlake_offload_graph_info *info = &d->view->info;
+  gmlake_offload_graph_desc unordered = {GMLAKE_OFFLOAD_UNORDERED, {NULL, NULL, NULL}};
+  uint32_t id, links = (uint32_t)info->tensor_count, waits = links + (uint32_t)info->op_count;
+  uint32_t *position = (uint32_t *)malloc(info->op_count * sizeof *position);
   gmlake_offload_graph *graph = NULL;
   size_t i;
-  uint32_t id;
-  int ok = !gmlake_offload_graph_create(NULL, &graph);
-  for (i = 0; ok && i < d->view->info.tensor_count; i++) {
-    gmlake_offload_tensor_desc desc = baseline_tensor(d->view, i);
+  int ok = position && !gmlake_offload_graph_create(&unordered, &graph);
+  for (i = 0; ok && i < info->op_count; i++) position[info->op_order[i]] = (uint32_t)i;
+  for (i = 0; ok && i < waits + info->op_count; i++) {
+    gmlake_offload_tensor_desc link = {0, GMLAKE_OFFLOAD_INTERMEDIATE, d->view->ops[0].device};
+    gmlake_offload_tensor_desc desc = i < links ? baseline_tensor(d->view, i) : link;
     ok = !gmlake_offload_add_tensor(graph, &desc, &id);
   }
-  for (i = 0; ok && i < d->view->info.op_count; i++) {
+  for (i = 0; ok && i < info->op_count; i++) {
     gmlake_offload_op_desc desc;
+    uint32_t at = position[i];
     (void)gmlake_offload_get_op(d->view->graph, (uint32_t)i, &desc);
-    ok = !gmlake_offload_add_op(graph, &desc, &id);
+    ok = vdnn_add_op(graph, desc, at ? links + at - 1 : GMLAKE_OFFLOAD_NONE,
+                     (d->wait_ns[at] ? waits : links) + at, &id);
   }
-  for (i = 0; ok && i < d->view->info.op_count; i++) ok = vdnn_add_wait(d, graph, i);
+  for (i = 0; ok && i < info->op_count; i++) {
+    gmlake_offload_op_desc desc;
+    d->wait_ops[i] = GMLAKE_OFFLOAD_NONE;
+    if (!d->wait_ns[i]) continue;
+    memset(&desc, 0, sizeof desc);
+    desc.name = "wait";
+    desc.device = d->view->ops[i].device;
+    desc.time_ns = d->wait_ns[i];
+    ok = vdnn_add_op(graph, desc, waits + (uint32_t)i, links + (uint32_t)i, &d->wait_ops[i]);
+  }
+  free(position);
   if (ok && !gmlake_offload_graph_seal(graph)) return graph;
   gmlake_offload_graph_destroy(graph);
   return NULL;

@@ -206,12 +206,6 @@ static void add_operator(const operation *o) {
   (void)ends_as_said(o, result);
 }
 
-static void add_dependency(const operation *o) {
-  gmlake_offload_result result;
-  TRY(result, gmlake_offload_add_dependency(g.graph, (uint32_t)o->args[0], (uint32_t)o->args[1]));
-  (void)ends_as_said(o, result);
-}
-
 static void take_graph(gmlake_offload_graph *graph) {
   gmlake_offload_graph_destroy(g.graph);
   g.graph = graph;
@@ -605,7 +599,6 @@ static void graph_stage_perform(const operation *o) {
   if (strchr("PBC", o->verb)) (void)graph_figure_of(OF_GRAPH);
   if (o->verb == '+') (void)ends_as_said(o, declare(&o->operands[0]));
   if (o->verb == '>') add_operator(o);
-  if (o->verb == 'd') add_dependency(o);
   if (o->verb == 's') seal_graph(o);
   if (o->verb == 'Z') compare_order(o);
   if (o->verb == 'P') make_plan();

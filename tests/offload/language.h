@@ -90,8 +90,7 @@ static const struct word {
     {'N', "note", ""},        /* notes the figures */
     {'m', "same", ""},        /* all but the time are as noted */
     {'|', "faults", ""},      /* calls fail between here and the next one, in every case */
-    {'d', "after", "nn"},     /* [graph] operator 1 after operator 0: after:0,1 */
-    {'s', "seal", ""},        /* the graph is whole; else by the first word that needs it */
+    {'s', "seal", ""},        /* [graph] it is whole; else by the first word that needs it */
     {'Z', "order", "nnnn"},   /* its first operators are these */
     {'W', "random", "nnn"},   /* the graph of that seed, with so many operators; tensors t0 on;
                                  on up to so many devices, with small tensors */

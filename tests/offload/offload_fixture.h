@@ -165,8 +165,6 @@ static inline void random_op(random_world *w, uint32_t device) {
     writes[desc.write_count++] = random_tensor(
         w, random_below(8) ? GMLAKE_OFFLOAD_INTERMEDIATE : GMLAKE_OFFLOAD_OUTPUT, device);
   assert_ok(gmlake_offload_add_op(w->graph, &desc, &id));
-  if (w->is_small && id > 2 && random_below(10) == 0)
-    assert_ok(gmlake_offload_add_dependency(w->graph, random_below(id), id));
 }
 
 /* Sealed. Of so many devices at most, ordered or not, with tensors of some bytes; or, with 0, of
