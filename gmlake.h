@@ -1869,7 +1869,7 @@ struct gmlk_window {
   uint32_t piece_count;
   int is_known;          /* a capture had it, so a graph knows its addresses */
   uint64_t number;       /* the arena's windows are numbered from 1 as they are made */
-  uint64_t key;          /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
+  uint64_t key;          /* [idle] in `ready` its gmlk_ready_key, in `blocked` GMLK_BLOCKED + a
                                serial */
   gmlk_window **idle_at; /* [idle] where the list of idle windows points to it */
   gmlk_window *idle_next;
@@ -1942,9 +1942,11 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
 }
 
 /* ---- >>bins ---------------------------------------------------------------------------------
-   gmlk_bins, the paper's sorted pool: free blocks by size (of their holes). Owns the links between
-   the blocks and the table of bins. A bin is a ring of blocks of about one size: below 64 grains of
-   exactly one size, above that of a 32nd of an octave. The block freed last stands first.
+   gmlk_bins, the paper's sorted pool: free blocks by the size of their holes. A block's *hole* is
+   the free range that it stands for in the bins: itself, or the whole run that it heads (>>arena).
+   Owns the links between the blocks and the table of bins. A bin is a ring of blocks of about one
+   size: below 64 grains of exactly one size, above that of a 32nd of an octave. The block freed
+   last stands first.
 
    Best fit takes the smallest block that is long enough from the first of these that has one:
    1. the first eight blocks of the size's own bin; if that is of one size, the first;
@@ -2710,12 +2712,12 @@ typedef struct gmlk_small { /* blocks that are kept together, see >>small */
   uint32_t was_at, was_grains; /* what a dry run sets aside again */
 } gmlk_small;
 
-typedef struct gmlk_windows { /* see >>windows */
-  gmlk_block *open, *blocked; /* [W5] trees of the idle windows */
-  uint64_t number;            /* of the newest window */
-  uint32_t grains_min;        /* of the smallest window ever; no search for less is needed */
-  gmlk_window *idle_first;    /* list of the idle windows, longest idle first */
-  gmlk_window **idle_end;     /* the NULL at its end */
+typedef struct gmlk_windows {  /* see >>windows */
+  gmlk_block *ready, *blocked; /* [W5] trees of the idle windows */
+  uint64_t number;             /* of the newest window */
+  uint32_t grains_min;         /* of the smallest window ever; no search for less is needed */
+  gmlk_window *idle_first;     /* list of the idle windows, longest idle first */
+  gmlk_window **idle_end;      /* the NULL at its end */
 } gmlk_windows;
 
 typedef struct gmlk_mapped {         /* what aliases count, see >>alias */
@@ -3351,14 +3353,14 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
    [W3] The pieces' grains add up to the window's.
    [W4] While a window is live or pending each piece is one block of state GMLK_PIECE that points to
         the window.
-   [W5] Idle windows stand in a list, longest idle first, and in one of two trees. In `open` they
+   [W5] Idle windows stand in a list, longest idle first, and in one of two trees. In `ready` they
         are ordered by size, those of one size by the stream of their tag, and those of one stream
         by number, so the one that was made first stands first; in `blocked` by the serial of the
         block that is in the way.
    [W6] The chunks' map_counts add up to what windows and buffers' pages map. One in quarantine
         counts for all its chunks, though perhaps only some are mapped.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
-        say so. When it is freed, the window goes back to `open`.
+        say so. When it is freed, the window goes back to `ready`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
    [V1] Blocks tile the address space as they tile an arena, with an edge between two extents
         [X1]; its free blocks stand in bins of their own.
@@ -3380,10 +3382,10 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
 
 #define GMLK_WINDOW_TRIES 32u /* a search looks at so many own and clean ones, and so many others */
 
-#define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_open_key */
+#define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_ready_key */
 
 /* Where windows of so many grains stand whose tag is of this stream [W5]. */
-static uint64_t gmlk_open_key(uint32_t grains, unsigned stream) {
+static uint64_t gmlk_ready_key(uint32_t grains, unsigned stream) {
   return ((uint64_t)grains << 16) + stream;
 }
 
@@ -3425,11 +3427,11 @@ static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b
 /* Enters a window into the tree that its key belongs to. */
 static void gmlk_window_enter(gmlk_windows *windows, gmlk_window *w, uint64_t key) {
   w->key = key;
-  gmlk_tree_insert(key < GMLK_BLOCKED ? &windows->open : &windows->blocked, &w->self);
+  gmlk_tree_insert(key < GMLK_BLOCKED ? &windows->ready : &windows->blocked, &w->self);
 }
 
 static void gmlk_window_leave(gmlk_windows *windows, const gmlk_window *w) {
-  gmlk_tree_remove(w->key < GMLK_BLOCKED ? &windows->open : &windows->blocked, &w->self);
+  gmlk_tree_remove(w->key < GMLK_BLOCKED ? &windows->ready : &windows->blocked, &w->self);
 }
 
 /* The first window of a tree that has this key and this number or a larger one, or NULL. */
@@ -3443,7 +3445,7 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
   while ((w = gmlk_window_of(windows->blocked, GMLK_BLOCKED + b->u.serial, 0)) != NULL) {
     gmlk_window_leave(windows, w);
-    gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, w->alias.stream));
+    gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, w->alias.stream));
   }
 }
 
@@ -3453,7 +3455,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
   w->alias.stream = (uint16_t)stream;
   w->alias.epoch = epoch;
   w->alias.state = GMLK_ALIAS_IDLE;
-  gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
+  gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, stream));
   w->self.state = GMLK_IDLE;
   w->idle_next = NULL;
   w->idle_at = windows->idle_end;
@@ -3989,7 +3991,7 @@ static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply
   return (supply->chunk_count << a->chunk_log) + supply->tail_grains + supply->head_grains;
 }
 
-/* Enters the runs open to the stream that stand in one bin, either under its own tag or as clean
+/* Enters the runs that the stream may take, of one bin, either under its own tag or as clean
    memory: at most `tries`. Returns how many it looked at. */
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
@@ -4411,9 +4413,9 @@ static int gmlk_window_may_serve(const gmlk_streams *streams, const gmlk_request
   return gmlk_window_suits(r, w) && !gmlk_window_blocker(r->arena, streams, requester, w);
 }
 
-/* The same of a window in `open`. If an owned block is in its way, it waits in `blocked` until that
-   block is freed. If only free memory of others is, it stays in `open`: that becomes clean without
-   a free. */
+/* The same of a window in `ready`. If an owned block is in its way, it waits in `blocked` until
+   that block is freed. If only free memory of others is, it stays in `ready`: that becomes clean
+   without a free. */
 static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
                            gmlk_requester requester, gmlk_window *w) {
   gmlk_block *b;
@@ -4432,23 +4434,23 @@ static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
    loop merges two orders: w goes through the clean ones, `other` through those of the stream. */
 static gmlk_window *gmlk_window_find(const gmlk_streams *streams, const gmlk_request *r,
                                      gmlk_requester requester) {
-  gmlk_block *const *open = &r->arena->windows.open;
-  const uint64_t clean = gmlk_open_key(r->grains, GMLK_CLEAN), own = clean + requester.stream;
-  gmlk_window *w = gmlk_window_of(*open, clean, 0), *other;
+  gmlk_block *const *ready = &r->arena->windows.ready;
+  const uint64_t clean = gmlk_ready_key(r->grains, GMLK_CLEAN), own = clean + requester.stream;
+  gmlk_window *w = gmlk_window_of(*ready, clean, 0), *other;
   unsigned tries = GMLK_WINDOW_TRIES;
-  other = own > clean ? gmlk_window_of(*open, own, 0) : NULL;
+  other = own > clean ? gmlk_window_of(*ready, own, 0) : NULL;
   while ((w || other) && tries--) {
     gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
     const uint64_t key = tried->key, number = tried->number;
     if (gmlk_window_try(streams, r, requester, tried)) return tried;
-    *next = gmlk_window_of(*open, key, number + 1);
+    *next = gmlk_window_of(*ready, key, number + 1);
   }
-  w = (gmlk_window *)(void *)gmlk_tree_from(*open, clean + 1, 0);
+  w = (gmlk_window *)(void *)gmlk_tree_from(*ready, clean + 1, 0);
   for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == r->grains && tries;) {
     const uint64_t key = w->key, number = w->number;
     const int is_tried = key == own;
     if (!is_tried && tries-- && gmlk_window_try(streams, r, requester, w)) return w;
-    w = (gmlk_window *)(void *)gmlk_tree_from(*open, key + (uint64_t)is_tried,
+    w = (gmlk_window *)(void *)gmlk_tree_from(*ready, key + (uint64_t)is_tried,
                                               is_tried ? 0 : number + 1);
   }
   return NULL;
@@ -4711,7 +4713,7 @@ GMLK_INLINE gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
-  if ((!b || (hole - r->grains) >> a->chunk_log) && r->may_stitch && a->windows.open &&
+  if ((!b || (hole - r->grains) >> a->chunk_log) && r->may_stitch && a->windows.ready &&
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
     /* Without waits it fails only for want of records, which changes nothing: then `b` serves. */
@@ -6072,11 +6074,11 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
 /* Gives an idle window another tag, and its place among the others [W5]. */
 static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                 uint64_t epoch) {
-  const int is_open = w->key < GMLK_BLOCKED && w->alias.stream != stream;
-  if (is_open) gmlk_window_leave(windows, w);
+  const int is_ready = w->key < GMLK_BLOCKED && w->alias.stream != stream;
+  if (is_ready) gmlk_window_leave(windows, w);
   w->alias.stream = (uint16_t)stream;
   w->alias.epoch = epoch;
-  if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
+  if (is_ready) gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, stream));
 }
 
 #define GMLK_ANY_STREAM (~0u)
@@ -6886,7 +6888,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
   return result ? result : gmlk_growth_fits(l, r, bytes, &headroom);
 }
 
-/* Creates chunks in the slots, if limits and the device allow it. A dry run says whether they do. */
+/* Creates chunks in the slots, if limits and the device allow it. A dry run says whether. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   const size_t bytes = slots->count * a->chunk_bytes, held = l->stats.reserved_bytes;
@@ -8047,13 +8049,15 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
   if (gmlk_is_fatal(asked)) return asked;
   for (b = a->head.next; b != &a->tail; b = b->next) {
-    const int is_open = gmlk_is_available(b, r->requester.stream);
+    const int is_available = gmlk_is_available(b, r->requester.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_block(b)->state == GMLK_PENDING;
     const int is_memory = b->state < GMLK_UNBACKED;
     const size_t bytes = is_memory ? b->grains * GMLK_GRAIN : 0;
-    run = is_open ? run + bytes : 0;
+    run = is_available ? run + bytes : 0;
     info.largest_bytes = gmlk_max(info.largest_bytes, run);
-    *(is_open ? &info.free_bytes : is_freed ? &info.pending_bytes : &info.live_here_bytes) += bytes;
+    *(is_available ? &info.free_bytes
+      : is_freed   ? &info.pending_bytes
+                   : &info.live_here_bytes) += bytes;
   }
   info.elsewhere_bytes =
       l->stats.reserved_bytes - info.free_bytes - info.pending_bytes - info.live_here_bytes;
@@ -14163,17 +14167,18 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
 /* [W5]; [W7] the block with the serial that a blocked window waits for is under it, and knows. */
 static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_windows *all = &c->a->windows;
-  const int is_open = w->key == gmlk_open_key(w->self.grains, w->alias.stream);
-  int is_placed = is_open;
+  const int is_ready = w->key == gmlk_ready_key(w->self.grains, w->alias.stream);
+  int is_placed = is_ready;
   uint32_t i;
-  for (i = 0; !is_open && i < w->piece_count; i++) {
+  for (i = 0; !is_ready && i < w->piece_count; i++) {
     const gmlk_block *b = gmlk_locate(c->a, w->pieces[i].at);
     for (; b->at < w->pieces[i].at + w->pieces[i].grains; b = b->next)
       is_placed |= b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY &&
                    GMLK_BLOCKED + b->u.serial == w->key;
   }
   gmlk_expect(c, is_placed, "W7: nothing is in a window's way");
-  gmlk_expect(c, gmlk_tree_from(is_open ? all->open : all->blocked, w->key, w->number) == &w->self,
+  gmlk_expect(c,
+              gmlk_tree_from(is_ready ? all->ready : all->blocked, w->key, w->number) == &w->self,
               "W5: a window is not in its tree");
   c->listed++;
 }

@@ -323,7 +323,7 @@ static void idle_windows(void) {
   breaks(window->key, window->key + 1, "W7: nothing is in a window's way");
   breaks(window->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
   breaks(window->alias.stream, 99, "F1: a tag names no stream");
-  breaks(all->open, NULL, "W5: a window is not in its tree");
+  breaks(all->ready, NULL, "W5: a window is not in its tree");
   breaks(all->idle_first, NULL, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   breaks(lake->home.mapped.window_bytes, 3 * C, "L1: a count of windows, or of what is");
 }
@@ -335,7 +335,7 @@ static void blocked_windows(void) {
   is(window && window->key == GMLK_BLOCKED + b->u.serial);
   breaks(b->flags, 0, "W7: nothing is in a window's way");
   breaks(b->u.epoch, b->u.epoch - 1, "W7: nothing is in a window's way");
-  window = (gmlk_window *)(void *)lake->home.windows.open;
+  window = (gmlk_window *)(void *)lake->home.windows.ready;
   is(window->alias.stream >= GMLK_FIRST_STREAM);
   breaks(window->alias.epoch, GMLK_ENDLESS, "F1, B2: an alias's tag");
 }

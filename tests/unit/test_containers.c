@@ -458,7 +458,7 @@ static size_t check_tree(const gmlk_block *root) {
 }
 
 static void check_trees(size_t open, size_t blocked) {
-  assert_int_equal(check_tree(arena.windows.open), open);
+  assert_int_equal(check_tree(arena.windows.ready), open);
   assert_int_equal(check_tree(arena.windows.blocked), blocked);
 }
 
