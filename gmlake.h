@@ -1867,7 +1867,7 @@ struct gmlk_window {
   gmlk_block *va;     /* the slots of address space that it is mapped in */
   gmlk_piece *pieces; /* piece_count of them; they follow this record in the same allocation */
   uint32_t piece_count;
-  int is_known;          /* a capture had it, so a graph knows its addresses */
+  int is_known;          /* a capture had it, so a graph knows its addresses; >>lend asks */
   uint64_t number;       /* the arena's windows are numbered from 1 as they are made */
   uint64_t key;          /* [idle] in `ready` its gmlk_ready_key, in `blocked` GMLK_BLOCKED + a
                                serial */
@@ -4278,7 +4278,8 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 }
 
 /* Quarantines an alias: its addresses stay in use. The chunks serve at home, and cannot be
-   released. */
+   released. A window then stands in no list: gmlk_walk_next finds it by its address space, for
+   gmlk_release_poll, which offers it to the driver again. */
 static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
   gmlk_alias_become(a, x, GMLK_ALIAS_QUARANTINED);
   if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
