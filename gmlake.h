@@ -955,7 +955,7 @@ typedef struct gmlake_allocation_info {
   unsigned flags;       /* of the request; GMLAKE_TRANSIENT where the block is borrowed */
   uint64_t user_data;
   const char *label;
-  gmlake_kind kind; /* BLOCK and LIVE, but for gmlake_find */
+  gmlake_kind kind; /* BLOCK and LIVE, except from gmlake_find */
   gmlake_state state;
 } gmlake_allocation_info;
 
@@ -1005,7 +1005,7 @@ typedef struct gmlake_stats {
   uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
   uint64_t host_wait_count;   /* waits of the host: last steps before an error, growing buffers,
                                  destroying a pool or a lake */
-  uint64_t oom_count;         /* requests that failed for want of memory, each of the handler's
+  uint64_t oom_count;         /* requests that failed for lack of memory, each of the handler's
                                  retries too */
   size_t quarantined_bytes;   /* memory given up because undoing failed */
   uint64_t live_count;        /* live blocks now */
@@ -1385,7 +1385,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
    Order: what the system gives (>>platform); CORE, which is one stream's allocations, frees and
    stitching; REST: several streams, pressure, features, backends, the public functions, the check.
-   A section calls only what stands above it, but for the functions that >>forward declares. A
+   A section calls only what stands above it, except the functions that >>forward declares. A
    number in brackets names an invariant, which stands at the head of its section: [A5] in >>arena.
    Of those that CORE names, those with B, G, N and Q stand in REST. */
 
@@ -1496,12 +1496,12 @@ static inline void gmlk_nap(unsigned count) {
 #endif
 }
 
-/* state_lock. Its holder never waits for anything, so a spin lock is enough: it costs one
-   locked instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times,
-   then sleeps for 50 us at a time. Meanwhile the others may take it again and again, as what it
-   guards is in their cache; but not for ever: halfway through its reads, and before
-   each sleep, the waiter counts `wanted`. Who unlocks then stands back: it waits a moment for
-   another thread to get in, and sleeps as often as that one has slept, 39 times at most. Nobody
+/* state_lock. Its holder never waits for anything, so a spin lock is enough: it costs one locked
+   instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times, then
+   sleeps for 50 us at a time. Meanwhile the others may take it again and again, as what it
+   guards is in their cache; but not for ever: halfway through its reads, and before each sleep,
+   the waiter counts `wanted`. The thread that unlocks then stands back: it waits a moment for
+   another one to get in, and sleeps as often as that one has slept, 39 times at most. Nobody
    yields: where other programs are busy, too, a yield takes milliseconds. */
 #if defined(__GNUC__) && !defined(_WIN32) && !defined(GMLAKE_MUTEX)
 typedef struct gmlk_spinlock {
@@ -1759,7 +1759,7 @@ static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t
 
    [R1] Each record of a slab is in one tiling, or in the list of unused records.
 
-   O(1). Can fail: gmlk_records_reserve, for want of host memory. */
+   O(1). Can fail: gmlk_records_reserve, for lack of host memory. */
 
 enum {                  /* gmlk_block.state */
        GMLK_UNUSED = 0, /* a record that is in no tiling */
@@ -1961,7 +1961,7 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
    [H5] No hole has a size in [none_from, none_from + none_count).
 
    O(1); best fit is O(1) amortised. Bins take 15 KB, and each stream has some in each arena that it
-   used memory of. Can fail: gmlk_bins_new, for want of host memory. */
+   used memory of. Can fail: gmlk_bins_new, for lack of host memory. */
 
 #define GMLK_BINS_LOG 5u                      /* log2 of the bins of an octave */
 #define GMLK_BINS_EXACT (2u << GMLK_BINS_LOG) /* below, in grains and in bins, a bin is one size */
@@ -2162,7 +2162,7 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
    [I2] bucket_count is a power of two, or 0 before the first block.
    [I3] At most 5/8 of the entries are in use: count_max of them.
 
-   O(1) expected. Can fail: gmlk_index_reserve, for want of host memory. */
+   O(1) expected. Can fail: gmlk_index_reserve, for lack of host memory. */
 
 #define GMLK_BUCKET 4u /* entries */
 #define GMLK_BUCKETS_MIN 16u
@@ -2487,7 +2487,8 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
 
    Event calls do not block and take about 0.3 us, so they are made with state_lock held. Finding a
    stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
-   O(streams), but for the legacy stream. Can fail: host memory, for a new stream; event calls. */
+   O(streams), except for the legacy stream. Can fail: host memory, for a new stream; event
+   calls. */
 
 /* Stream values that CUDA gives a meaning; NULL is the legacy stream, too. */
 #define GMLK_VALUE_LEGACY ((uintptr_t)1)
@@ -4473,7 +4474,7 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
   return w;
 }
 
-/* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
+/* StitchFree, and for lack of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings are dropped. Never waits. Unmapping is
    safe: the tag was set when the window was freed, to the stream and the epoch then open, so the
    epoch's end is behind all work that had its address. (Freed with GMLAKE_STREAM_NONE it is clean:
@@ -4717,7 +4718,7 @@ GMLK_INLINE gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) {
   if ((!b || (hole - r->grains) >> a->chunk_log) && r->may_stitch && a->windows.ready &&
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
-    /* Without waits it fails only for want of records, which changes nothing: then `b` serves. */
+    /* Without waits it fails only for lack of records, which changes nothing: then `b` serves. */
     if (w && !gmlk_window_take(l, r, r->requester, w))
       return gmlk_grant(l, r, &w->self, r->grains, GMLK_S1);
   }
@@ -5070,7 +5071,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
 
 /* ---- >>errors ----------------------------------------------------------------------------------
    The last error and the messages for the logger; callbacks that run; which arenas there are;
-   asking for free memory. pre: state_lock is held. O(1), but for lists of arenas. Can fail: host
+   asking for free memory. pre: state_lock is held. O(1), except for lists of arenas. Can fail: host
    memory. */
 
 /* Enters a callback that is about to run, and releases state_lock. */
@@ -6599,7 +6600,7 @@ static uint32_t gmlk_pages_committed(const gmlake_buffer *b, uint32_t from, uint
   return count;
 }
 
-/* The bytes that the user asked for: what is committed, but for what lies behind the end. */
+/* The bytes that the user asked for: what is committed, except what lies behind the end. */
 static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
   size_t chunk = b->arena->chunk_bytes, tail = b->bytes % chunk;
   size_t slack = tail && gmlk_is_committed(b, (uint32_t)(b->bytes / chunk)) ? chunk - tail : 0;
@@ -9008,7 +9009,7 @@ static gmlk_arena *gmlk_pool_first_arena(gmlake *l, gmlake_pool *pool) {
 }
 
 /* Whether all work on an arena's free memory, idle windows and pages is known to be complete, and
-   what streams have done with what its pool lends; but for work of graphs, which the caller has to
+   what streams have done with what its pool lends; except work of graphs, which the caller has to
    wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   gmlk_walk walk = gmlk_walk_of(a);
@@ -9045,7 +9046,7 @@ static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *
   return is_quiet;
 }
 
-/* Makes the host wait until all work on the memory of a pool's arenas is complete, but for that of
+/* Makes the host wait until all work on the memory of a pool's arenas is complete, except that of
    graphs and of live blocks. CAPTURING: a capture forbids to record an event behind some of it. */
 static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   int is_done = 0;
@@ -9270,7 +9271,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
   return is_all;
 }
 
-/* Carries out a change if that needs no driver call but for an event. 0: it is not carried out. */
+/* Carries out a change if that needs no driver call except an event. 0: it is not carried out. */
 static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                            unsigned stream) {
   if (b->is_busy) return 0;
@@ -12057,7 +12058,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_use(gmlake_backend *backend, gmlake *l, con
    addresses and events belong to the caller; the section keeps no record of them.
 
    [C1] Between create and destroy its state does not change, so the table's functions need no lock;
-        but for the streams that copy, which copies create.
+        except the streams that copy, which copies create.
    [C2] A function of the table makes the primary context current, where the driver makes and finds
         events, and on return restores the thread's own. capture_exchange needs no context.
    [C3] A process other than the one that called create makes no driver call.
