@@ -3130,9 +3130,9 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   b->u.epoch = epoch;
   b->its.hole = 0;
   a->free_grains += b->grains;
-  joins_run_behind = stream >= GMLK_FIRST_STREAM && b->prev->state != GMLK_FREE &&
-                     b->next->state == GMLK_FREE && b->next->stream == stream &&
-                     b->next->its.hole && !a->keeps_apart && !a->is_bare;
+  joins_run_behind = b->prev->state != GMLK_FREE && b->next->state == GMLK_FREE &&
+                     b->next->stream == stream && b->next->its.hole && !a->keeps_apart &&
+                     !a->is_bare && stream >= GMLK_FIRST_STREAM;
   if (joins_run_behind) { /* it becomes the head */
     const uint32_t hole = b->next->its.hole + b->grains;
     gmlk_bins_remove(a->bins[stream], b->next);
