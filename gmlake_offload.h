@@ -115,7 +115,7 @@ THE GRAPH
     PERSISTENT    exists between iterations: parameters, the state of an optimizer. The next
                   iteration reads what this one wrote.
     INPUT         exists between iterations too. No operator writes it; the caller does, between
-                  iterations (gmlake_offload_run_overwrite).
+                  iterations (gmlake_offload_run_locate).
     INTERMEDIATE  is made by the first operator that writes it, and is gone after its last access.
     OUTPUT        is made likewise, and kept until its iteration has ended and iteration_fn has
                   been called.
@@ -933,8 +933,7 @@ typedef struct gmlake_offload_run_desc {
                                             runs; 0: none; else stream_count must be 0 or 1 */
   gmlake_offload_host host;
   /* Called after each operator, with the time that it took; may be NULL. observe_fn and
-     iteration_fn may call all functions for runs except run_iterations, run_overwrite and
-     run_destroy. */
+     iteration_fn may call all functions for runs except run_iterations and run_destroy. */
   void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
   /* Called after each iteration, while its OUTPUTs still exist; may be NULL. */
   void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
@@ -1010,22 +1009,14 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_off
 
 /* Tells where the bytes of a tensor are now, on the device, the host, or both; a memgraph's, when
    no iteration of it is under way. The other pointer is NULL. The pointers are valid until
-   iterations run again; in a callback, until it returns.
-   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
+   iterations run again; in a callback, until it returns. Outside of callbacks it waits if the
+   tensor is being copied, and the caller may then write a PERSISTENT or INPUT tensor: wherever it
+   is.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID, BACKEND. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
                                                                    void **out_device,
                                                                    void **out_host);
-
-/* Tells where the caller may write a PERSISTENT or INPUT tensor before the next iteration: on the
-   device or on the host; the other pointer is NULL. Waits if the tensor is being copied. A memgraph
-   may have it at both places: then it has to be written at both.
-   Errors: INVALID_ARGUMENT (also for a tensor of another kind, and in a callback), UNKNOWN_ID,
-   BACKEND. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
-                                                                      uint32_t job, uint32_t tensor,
-                                                                      void **out_device,
-                                                                      void **out_host);
 
 /* Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -6314,7 +6305,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_off
   return GMLAKE_OFFLOAD_OK;
 }
 
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
                                                                    void **out_device,
                                                                    void **out_host) {
@@ -6331,34 +6322,13 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
   }
   GMLAKE_OFFLOAD_ASSERT(j->tensors != NULL);
   state = &j->tensors[tensor];
-  *out_device = state->there && !state->coming ? state->device : NULL;
-  *out_host = state->host_valid ? state->host : NULL;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
-                                                                      uint32_t job, uint32_t tensor,
-                                                                      void **out_device,
-                                                                      void **out_host) {
-  gmlo_run_tensor *state = NULL;
-  if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  *out_device = *out_host = NULL;
-  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
-  if (gmlo_run_find(run, job) == NULL || tensor >= run->jobs[job].graph->tensor_count) {
-    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  }
-  if (gmlo_kind_is_made(run->jobs[job].graph->tensors[tensor].kind)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (run->jobs[job].nodes == NULL) state = &run->jobs[job].tensors[tensor];
-  while (state != NULL && (state->coming || state->going)) {
+  while (!run->looping && run->failed == GMLAKE_OFFLOAD_OK && (state->coming || state->going)) {
     gmlo_run_wait(run);
     if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
   }
-  if (state != NULL && state->there) state->host_valid = 0;
-  return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);
+  *out_device = state->there && !state->coming ? state->device : NULL;
+  *out_host = state->host_valid ? state->host : NULL;
+  return GMLAKE_OFFLOAD_OK;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result

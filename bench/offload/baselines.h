@@ -610,7 +610,7 @@ static inline gmlake_offload_plan *capuchin_plan(const capuchin *c) {
 
 /* The feedback: to be called when an operator of the run has ended. What the next one needs and is
    not there comes earlier in the next plan. */
-static inline void capuchin_observe(capuchin *c, const gmlake_offload_run *run, uint32_t job,
+static inline void capuchin_observe(capuchin *c, gmlake_offload_run *run, uint32_t job,
                                     uint32_t op) {
   size_t i;
   for (i = 0; i < c->pair_count; i++) {

@@ -193,7 +193,7 @@ static const row graph_rows[] = {
     /* What the caller writes is what the next iteration reads, also where a copy of the former
        bytes is on the host or on its way there. */
     {"inputs_are_overwritten",
-     "i=100i a=1 i>a:1000 a>:1000 out:i,1,0 in:i,none,0 by-hand run:1 write:a,1!I write:i,0 run:1 "
+     "i=100i a=1 i>a:1000 a>:1000 out:i,1,0 in:i,none,0 by-hand run:1 write:i,0 run:1 "
      "write:i,1 run:1 write:i,2 run:1 write:i,3 run:1"},
 
     /* ---- Memgraphs ---- */

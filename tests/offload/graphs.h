@@ -283,10 +283,11 @@ static gmlake_offload_result write_input(const machine *m, const act *a) {
   gmlake_offload_result result;
   void *device, *host;
   JUDGE_OK(gmlake_offload_get_tensor(g.graph, a->tensor, &desc));
-  result = gmlake_offload_run_overwrite(m->run, 0, a->tensor, &device, &host);
+  result = gmlake_offload_run_locate(m->run, 0, a->tensor, &device, &host);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  JUDGE((device != NULL) != (host != NULL));
-  memset(device ? device : host, (int)a->number, desc.bytes / m->mock->divisor);
+  JUDGE(device != NULL || host != NULL);
+  if (device) memset(device, (int)a->number, desc.bytes / m->mock->divisor);
+  if (host) memset(host, (int)a->number, desc.bytes / m->mock->divisor);
   return result;
 }
 

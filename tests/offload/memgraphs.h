@@ -217,7 +217,7 @@ static void free_still(still *s) {
 }
 
 /* What lives on between iterations has the same bytes wherever it is. */
-static void assert_same_tensors(const still *s, const gmlake_offload_run *run) {
+static void assert_same_tensors(const still *s, gmlake_offload_run *run) {
   size_t t;
   for (t = 0; t < s->graph->tensor_count; t++) {
     const gmlo_tensor *tensor = &s->graph->tensors[t];

@@ -373,7 +373,7 @@ CASE(jobs_leave_nothing_behind) {
   assert_error(gmlake_offload_run_add_job(m.run, other, plan, &id), WRONG_PLAN);
   assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
   assert_ok(gmlake_offload_run_iterations(m.run, 1));
-  assert_error(gmlake_offload_run_overwrite(m.run, 1, p, &device, &host), UNKNOWN_ID);
+  assert_error(gmlake_offload_run_locate(m.run, 1, p, &device, &host), UNKNOWN_ID);
   assert_error(gmlake_offload_run_locate(m.run, id, 2, &device, &host), UNKNOWN_ID);
   assert_ok(gmlake_offload_run_remove_job(m.run, id));
   assert_int_equal(stats_of(&m).device_bytes, 0); /* its copy has ended */
