@@ -104,7 +104,8 @@ inline SharedRange export_block(Device &device, const void *ptr, ptrdiff_t *out_
                          std::to_string(code)};
     range.chunks.push_back(chunk);
   }
-  *out_offset = static_cast<ptrdiff_t>(parts[0].offset_bytes);
+  const uint64_t before = reinterpret_cast<uint64_t>(ptr) - parts[0].address; /* in a slab */
+  *out_offset = static_cast<ptrdiff_t>(parts[0].offset_bytes + before);
   return range;
 }
 

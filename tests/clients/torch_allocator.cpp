@@ -1808,6 +1808,14 @@ static const Case case_sharing_in_session("sharing_in_session", [] {
   cu(cuMemsetD32Async(at(based), 77, 4 * MIB, nullptr));
   for (int i = 0; i < 6; i++) (void)named(16 * MIB);
   check(torch_allocator().shareIpcHandle(sent).handle == handle && word_at(based) == 77);
+  check(!gmlake_torch_offload_lasting(1));
+  void *const beside[] = {named(1000), named(1000)}; /* in one slab */
+  cu(cuMemsetD32Async(at(beside[0]), 5, 250, nullptr));
+  cu(cuMemsetD32Async(at(beside[1]), 6, 250, nullptr));
+  cu(cuCtxSynchronize());
+  const cca::ShareableHandle second = torch_allocator().shareIpcHandle(beside[1]);
+  const std::shared_ptr<void> there = torch_allocator().getIpcDevPtr(second.handle);
+  check(word_at(static_cast<char *>(there.get()) + second.offset) == 6);
 });
 
 /* A static object frees when all others are gone. */
