@@ -243,9 +243,11 @@ class Offload final : public Guest {
   }
   void free(void *ptr, void *stream) override {
     const Lock lock(mutex_);
+    const uint64_t address = reinterpret_cast<uint64_t>(ptr);
     uint32_t id;
-    if (!find(reinterpret_cast<uint64_t>(ptr), id)) return;
-    if (tensors_[id].members && !leave_slab(reinterpret_cast<uint64_t>(ptr), id)) return;
+    size_t offset;
+    if (!find(address, id, &offset)) return;
+    if (tensors_[id].members && !leave_slab(address, id, offset)) return;
     tensors_[id].is_live = false;
     if (is_held_ && !tensors_[id].streams.empty())
       late_.emplace_back(id, stream); /* nobody may wait for its streams in a capture */
@@ -343,7 +345,7 @@ class Offload final : public Guest {
   };
 
   struct Slab {
-    uint64_t first = 0, next = 0, end = 0; /* next: where the next tensor goes */
+    uint64_t next = 0, end = 0; /* next: where the next tensor goes */
     uint32_t id = 0;
   };
   struct Member {
@@ -389,19 +391,18 @@ class Offload final : public Guest {
   /* ---- Slabs ----
      A slab is a tensor of the session in which small ones lie that last. It leaves and comes back
      whole, stays until an operator has named each of them, and is freed with the last one. Room at
-     its end serves again. */
+     its end serves again, if no other slab of its stream has more. */
 
   /* false: no room is to be had. */
   bool place(size_t bytes, void *stream, void **out_ptr) {
     bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    Slab &slab = slabs_[stream];
+    Slab slab = slabs_[stream];
     if (slab.end - slab.next < bytes) {
       const size_t size = kSlabChunks * memory_.chunk_bytes;
       void *ptr = nullptr;
-      uint32_t id = 0;
-      if (serve(size, stream, &id, &ptr) != GMLAKE_OFFLOAD_OK) return false;
-      const uint64_t first = reinterpret_cast<uint64_t>(ptr);
-      slab = {first, first, first + size, id};
+      if (serve(size, stream, &slab.id, &ptr) != GMLAKE_OFFLOAD_OK) return false;
+      slab.next = reinterpret_cast<uint64_t>(ptr);
+      slab.end = slab.next + size;
     } else if (!tensors_[slab.id].is_unnamed) { /* its copy on the host is stale from now on */
       if (attempt([&] { return session_.pin(slab.id, stream); }) != GMLAKE_OFFLOAD_OK) return false;
       tensors_[slab.id].is_unnamed = true;
@@ -409,24 +410,24 @@ class Offload final : public Guest {
     *out_ptr = reinterpret_cast<void *>(slab.next);
     members_[slab.next] = {slab.next + bytes, true};
     slab.next += bytes;
+    slabs_[stream] = slab;
     tensors_[slab.id].members++;
     tensors_[slab.id].unnamed_members++;
     return true;
   }
   /* One of its tensors is freed. Whether it was the last. */
-  bool leave_slab(uint64_t address, uint32_t id) {
-    const auto open = slabs_.find(tensors_[id].stream);
-    const bool is_open = open != slabs_.end() && open->second.id == id;
+  bool leave_slab(uint64_t address, uint32_t id, size_t offset) {
+    Slab &open = slabs_[tensors_[id].stream];
     name_member(address, id);
     members_.erase(address);
     if (!--tensors_[id].members) {
-      if (is_open) slabs_.erase(open);
+      if (open.id == id) open = Slab();
       return true;
     }
-    if (is_open && tensors_[id].streams.empty()) {
-      const auto behind = members_.lower_bound(open->second.next);
-      const bool has_any = behind != members_.begin();
-      open->second.next = std::max(open->second.first, has_any ? std::prev(behind)->second.end : 0);
+    if (tensors_[id].streams.empty()) {
+      const uint64_t end = address - offset + tensors_[id].bytes;
+      const uint64_t next = std::prev(members_.lower_bound(end))->second.end;
+      if (end - next >= open.end - open.next) open = {next, end, id};
     }
     if (!is_held_) name(id);
     return false;
@@ -489,11 +490,12 @@ class Offload final : public Guest {
     return result;
   }
 
-  bool find(uint64_t address, uint32_t &out_id) const {
-    size_t offset;
+  bool find(uint64_t address, uint32_t &out_id, size_t *out_offset = nullptr) const {
+    const void *const ptr = reinterpret_cast<void *>(address);
+    size_t offset = 0;
     return session_.get() &&
-           gmlake_offload_session_find(session_.get(), reinterpret_cast<void *>(address), &out_id,
-                                       &offset) == GMLAKE_OFFLOAD_OK;
+           gmlake_offload_session_find(session_.get(), ptr, &out_id,
+                                       out_offset ? out_offset : &offset) == GMLAKE_OFFLOAD_OK;
   }
   void collect(const uint64_t *addresses, size_t count, std::vector<uint32_t> &out) {
     uint32_t id;
@@ -599,7 +601,7 @@ class Offload final : public Guest {
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
   bool has_slabs_ = false, is_lasting_ = false;
-  std::unordered_map<void *, Slab> slabs_; /* that have room, by stream */
+  std::unordered_map<void *, Slab> slabs_; /* with the most room behind all, by stream */
   std::map<uint64_t, Member> members_;     /* of slabs, by their first byte */
   std::vector<uint32_t> reads_, writes_;
   std::vector<std::pair<uint32_t, void *>> late_; /* [is_held_] freed, and on which stream */
