@@ -118,13 +118,9 @@ class Offload final : public Guest {
     share();
     return note(session_.mark());
   }
-  /* Whether what is allocated from now on lasts: a model, or what an optimizer keeps. Tensors of less
-     than a chunk that last lie side by side in slabs. */
-  Result lasting(bool is_lasting) {
-    const Lock lock(mutex_);
-    is_lasting_ = is_lasting;
-    return GMLAKE_OFFLOAD_OK;
-  }
+  /* Whether what the calling thread allocates from now on lasts: a model, or what an optimizer keeps.
+     Tensors of less than a chunk that last lie side by side in slabs. */
+  static void lasting(bool is_lasting) { is_lasting_ = is_lasting; }
   /* The storage stays from now on, and is on the device for work on the stream. */
   Result keep(uint64_t address, void *stream) {
     const Lock lock(mutex_);
@@ -330,6 +326,7 @@ class Offload final : public Guest {
   static constexpr size_t kSpanMin = 8, kSpanMax = 64; /* iterations */
   static constexpr size_t kGain = 16; /* what part of the limit is worth another plan */
   static constexpr size_t kAlignment = 512, kSlabChunks = 2;
+  static inline thread_local bool is_lasting_ = false;
   struct Tensor {
     uint64_t serial = 0; /* no other tensor ever has it */
     size_t bytes = 0;
@@ -600,7 +597,7 @@ class Offload final : public Guest {
   bool has_taken_back_ = false;
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
-  bool has_slabs_ = false, is_lasting_ = false;
+  bool has_slabs_ = false;
   std::unordered_map<void *, Slab> slabs_; /* with the most room behind all, by stream */
   std::map<uint64_t, Member> members_;     /* of slabs, by their first byte */
   std::vector<uint32_t> reads_, writes_;

@@ -118,7 +118,8 @@ API const char *gmlake_torch_offload_mark(void) noexcept {
   return on_open([](gmlake_torch::Offload &own, void *) { return own.mark(); });
 }
 API const char *gmlake_torch_offload_lasting(int is_lasting) noexcept {
-  return on_open([&](gmlake_torch::Offload &own, void *) { return own.lasting(is_lasting != 0); });
+  gmlake_torch::Offload::lasting(is_lasting != 0); /* a session may end meanwhile */
+  return nullptr;
 }
 API const char *gmlake_torch_offload_keep(uint64_t address) noexcept {
   return on_open(

@@ -695,12 +695,12 @@ def check_slabs(session, *paths):
             optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
             found = []
             for _ in range(6):
-                if IS_OLD:
-                    own._before_step(optimizer)  # it has no hooks
                 model(torch.ones(2, 64, dtype=torch.double)).square().mean().backward()
                 found.append([float(p.sum()) for p in model.parameters()])
+                if IS_OLD:
+                    own._before_step(optimizer)  # it has no hooks
                 optimizer.step()
-                optimizer.zero_grad()
+                optimizer.zero_grad(set_to_none=True)
                 if IS_OLD:
                     own._after_step(optimizer)
                 own.mark()
@@ -715,6 +715,73 @@ def check_slabs(session, *paths):
     assert peak <= 5 << 20 and whole > 8 << 20, (peak, whole)
     # 3 * 64 of 32 KiB, and as many of 512 bytes: three and more in a slab of 128 KiB.
     assert stats["tensor_count"] < 100 and stats["in_count"] > 50, stats
+
+
+def check_lasting(session, *paths):
+    """What does not last is in no slab: in a closure, in another thread, and behind a step or a
+    session that has ended with an error."""
+    library = ctypes.CDLL(paths[0])
+    library.host_serve.argtypes = [ctypes.c_size_t]
+    parameter = torch.nn.Parameter(torch.ones(1000))
+    new = functools.partial(torch.optim.Adam, [parameter])
+    found = []
+
+    def is_lasting(own):
+        served, small = torch.empty(1 << 20), torch.empty(1000)
+        return abs(own._data_ptr(served) - own._data_ptr(small)) < 1 << 36
+
+    def step(own, optimizer, *args):
+        args, _ = own._before_step(optimizer, (optimizer, *args), {}) or ((optimizer, *args), {})
+        found.append(is_lasting(own))
+        type(optimizer).step(*args)
+        found.append(is_lasting(own))
+        own._after_step(optimizer)
+
+    def closure():
+        found.append(is_lasting(own))
+        parameter.grad = torch.ones(1000)
+        return 1
+
+    library.host_serve(1)
+    if IS_OLD:  # a newer one calls these itself
+        with opened(session, paths, 8 << 20, marks_steps=False) as own:
+            optimizer = new()
+            step(own, optimizer)  # there are no gradients yet
+            step(own, optimizer, closure)
+            step(own, optimizer)
+            assert found == [True, True, True, False, True, False, False], found
+            assert not is_lasting(own)
+            own._before_step(new())  # and no other call of this step
+            parameter.sum().backward()
+            assert not is_lasting(own)
+            own._before_step(new())
+        with opened(session, paths, 8 << 20, marks_steps=False) as own:
+            assert not is_lasting(own)
+    with opened(session, paths, 8 << 20, marks_steps=False) as own:
+        started, is_seen = threading.Event(), threading.Event()
+
+        def wait():
+            started.set()
+            is_seen.wait()
+            found.append(is_lasting(own))
+
+        thread = threading.Thread(target=own._with_lasting(wait))
+        thread.start()
+        started.wait()
+        assert not is_lasting(own)
+        is_seen.set()
+        thread.join()
+        assert found.pop() and not is_lasting(own)
+
+        class Optimizer(torch.optim.Adam):
+            def __setstate__(self, state):
+                found.append(is_lasting(own))
+                super().__setstate__(state)
+
+        optimizer = Optimizer([parameter])
+        optimizer.load_state_dict(optimizer.state_dict())
+        assert found.pop() and not is_lasting(own)
+    library.host_serve(1 << 16)
 
 
 def check_figures(explain):
@@ -844,6 +911,7 @@ if __name__ == "__main__":
         check_explain(session, *sys.argv[2:])
         check_optimizers(session, *sys.argv[2:])
         check_slabs(session, *sys.argv[2:])
+        check_lasting(session, *sys.argv[2:])
         check_in_backward(session, in_backward, *sys.argv[2:])
         check_in_backward_programs(in_backward)
         check_plan(session, planning, *sys.argv[2:])

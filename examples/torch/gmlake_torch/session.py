@@ -15,8 +15,8 @@ find what they repeat. The limit is that of the lake: everything on the device i
 block ends all tensors come back, which takes as much memory as the program would have taken.
 
 Only what was made inside the block may leave, so make the model there. Small tensors leave if they
-last: parameters that a module moves to the device, and what an optimizer makes in its first step,
-lie side by side in slabs, which leave together. What also stays: what an
+last: parameters that a module moves to the device, and what an optimizer makes in its first step or
+loads, lie side by side in slabs, which leave together. What also stays: what an
 operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
 at, what was sent to another process, what a collective operation has used, and what another thread
 than the one that entered the block, or autograd's for it, has used. torch.save, safetensors and
@@ -46,10 +46,12 @@ goes; explain(picture="step.svg") draws it, too.
 """
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import sys
 import threading
+import types
 import weakref
 
 import torch
@@ -152,14 +154,13 @@ class Session:
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
         self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
         self.split_for(limit_bytes)
-        self._thread = threading.local()  # depth: of regions inside which no operator is seen
+        self._thread = OfThread()
         self._keeps_regions, self._is_open = keeps_regions, False
         self._region_now = None  # an object while a region's steps are told; none begins in it
         self._recomputes, self._blocks = recomputes, None
         self._marker = no_optimizer  # refers to the one whose steps end iterations
         self._steps = weakref.WeakKeyDictionary()  # how often each has stepped since
-        self._known = weakref.WeakSet()  # optimizers that have stepped
-        self._lasting_depth, self._is_first_step = 0, False
+        self._known = weakref.WeakSet()  # optimizers that have made what they keep
         self.mark_count = 0
         self._back_before = None  # what had come back when this iteration's first backward began
         self._phases, self._backward_depth = explain.Phases(), 0
@@ -226,7 +227,7 @@ class Session:
     @contextlib.contextmanager
     def compares_pointers(self):
         """For `with`: this thread takes addresses of tensors only to compare them."""
-        former = getattr(self._thread, "compares", False)
+        former = self._thread.compares
         self._thread.compares = True
         try:
             yield
@@ -262,6 +263,7 @@ class Session:
 
     def _end(self):
         self._is_open = False
+        self._tell_first_step(False)  # it may have ended with an error
         text = self._watch(False)
         if self._blocks is not None:
             self._blocks.unwrap()
@@ -304,7 +306,7 @@ class Session:
 
     @property
     def _depth(self):
-        return getattr(self._thread, "depth", 0)
+        return self._thread.depth
 
     def _is_here(self, tensor):
         return tensor.device.type == self.device.type and type(tensor) is not FakeTensor
@@ -318,19 +320,26 @@ class Session:
         CPU's, from where a file is written before the next operator."""
         if self._depth:
             return
-        if not (getattr(self._thread, "compares", False) or is_comparer(sys._getframe(2))):
+        if not (self._thread.compares or is_comparer(sys._getframe(2))):
             check(self._calls.keep(address))
         elif self.device.type == "cpu":
             check(self._calls.step(0, (ctypes.c_uint64 * 1)(address), 1, 0))
 
     # ---- Optimizers ----
 
-    def _before_step(self, optimizer, *_):
-        """Makes many small groups of the parameters, so that each has what it needs at once."""
+    def _before_step(self, optimizer, args=(), kwargs=None):
+        """Makes many small groups of the parameters, so that each has what it needs at once. What
+        it returns takes the place of the arguments."""
         self._phases.note("optimizer", self._steps_begun())
-        self._is_first_step = optimizer not in self._known  # it makes what it keeps
-        self._known.add(optimizer)
-        self._tell_lasting()
+        self._split_groups(optimizer)
+        if optimizer in self._known:
+            return None
+        self._tell_first_step(True)
+        outside = self._outside_of_step
+        kwargs = {key: outside(value) for key, value in (kwargs or {}).items()}
+        return (*args[:1], *map(outside, args[1:])), kwargs
+
+    def _split_groups(self, optimizer):
         is_known = type(optimizer).__module__.startswith("torch.optim")
         if not is_known or type(optimizer).__name__ == "LBFGS":
             return
@@ -345,10 +354,11 @@ class Session:
             optimizer.param_groups = parts
 
     def _after_step(self, optimizer, *_):
-        self._is_first_step = False
-        self._tell_lasting()
+        self._tell_first_step(False)
         if id(optimizer) in self._split:
             _, optimizer.param_groups = self._split.pop(id(optimizer))
+        if optimizer.state or any(p.grad is not None for p in parameters_of(optimizer)):
+            self._known.add(optimizer)
         self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         if self._marker() is None or self._steps[optimizer] > OTHER_STEPS_MAX:
             self._marker = weakref.ref(optimizer)
@@ -363,22 +373,41 @@ class Session:
     # ---- What lasts ----
 
     def _tell_lasting(self):
-        """Small tensors that last share chunks, and travel together."""
-        check(self._calls.lasting(self._is_first_step or self._lasting_depth > 0))
+        """Small tensors that last share chunks, and travel together. Only the thread's own do."""
+        own = self._thread
+        check(self._calls.lasting(own.is_first_step or own.lasting_depth > 0))
+
+    def _tell_first_step(self, is_first_step):
+        """An optimizer makes what it keeps."""
+        self._thread.is_first_step = is_first_step
+        self._tell_lasting()
+
+    def _outside_of_step(self, value):
+        """A closure's activations and gradients do not last, although it runs inside the step."""
+        if not isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            return value
+
+        @functools.wraps(value)
+        def closure(*args, **kwargs):
+            self._tell_first_step(False)
+            result = value(*args, **kwargs)
+            self._tell_first_step(True)
+            return result
+
+        return closure
 
     def _with_lasting(self, former):
-        """A function that makes parameters: of a module that moves, or of one that is copied."""
+        """A function that makes what lasts: parameters of a module that moves, or of one that is
+        copied; states of an optimizer that loads them."""
 
         def make(*args, **kwargs):
-            self._lasting_depth += 1
-            if self._lasting_depth == 1:
-                self._tell_lasting()
+            self._thread.lasting_depth += 1
+            self._tell_lasting()
             try:
                 return former(*args, **kwargs)
             finally:
-                self._lasting_depth -= 1
-                if not self._lasting_depth:
-                    self._tell_lasting()
+                self._thread.lasting_depth -= 1
+                self._tell_lasting()
 
         return make
 
@@ -442,6 +471,7 @@ class Session:
         self._replace(torch._ops._OpNamespace, "__getattr__", self._looking)
         self._replace(torch.nn.Module, "_apply", self._with_lasting)
         self._replace(torch.nn.Parameter, "__deepcopy__", self._with_lasting)
+        self._replace(torch.optim.Optimizer, "load_state_dict", self._with_lasting)
         self._patch_graphs()
         self._patch_regions()
         self._replace(torch.autograd, "backward", self._noting_backward)
@@ -469,6 +499,8 @@ class Session:
         one_thread = getattr(torch.autograd.grad_mode, "set_multithreading_enabled", None)
 
         def backward(*args, **kwargs):
+            if self._thread.is_first_step:  # it has ended with an error
+                self._tell_first_step(False)
             if not self._backward_depth:
                 self._phases.note("backward", self._steps_begun())
                 if self._back_before is None and self._blocks and self._blocks.may_find():
@@ -668,8 +700,20 @@ class Session:
         self._replace(own, name, generator)
 
 
+class OfThread(threading.local):
+    """What a session knows of each thread."""
+
+    depth = 0  # of regions inside which no operator is seen
+    compares = False  # addresses of tensors
+    lasting_depth, is_first_step = 0, False  # what it makes lasts
+
+
 def no_optimizer():
     """A reference to none."""
+
+
+def parameters_of(optimizer):
+    return (p for group in optimizer.param_groups for p in group["params"])
 
 
 def is_comparer(frame):
