@@ -19,35 +19,29 @@
 
 #define MIB ((size_t)1 << 20)
 
-#define FUNCTIONS(X)                                                                          \
-  X(cuMemAllocAsync, "cuMemAllocAsync", "cuMemAllocAsync", (CUdeviceptr *, size_t, CUstream)) \
-  X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync",            \
-    (CUdeviceptr *, size_t, CUmemoryPool, CUstream))                                          \
-  X(cuMemFreeAsync, "cuMemFreeAsync", "cuMemFreeAsync", (CUdeviceptr, CUstream))              \
-  X(cuMemFree, "cuMemFree", "cuMemFree_v2", (CUdeviceptr))                                    \
-  X(cuMemGetAddressRange, "cuMemGetAddressRange", "cuMemGetAddressRange_v2",                  \
-    (CUdeviceptr *, size_t *, CUdeviceptr))                                                   \
-  X(cuPointerGetAttribute, "cuPointerGetAttribute", "cuPointerGetAttribute",                  \
-    (void *, CUpointer_attribute, CUdeviceptr))                                               \
-  X(cuStreamDestroy, "cuStreamDestroy", "cuStreamDestroy_v2", (CUstream))                     \
-  X(cuStreamBeginCapture, "cuStreamBeginCapture", "cuStreamBeginCapture_v2",                  \
-    (CUstream, CUstreamCaptureMode))                                                          \
-  X(cuStreamEndCapture, "cuStreamEndCapture", "cuStreamEndCapture", (CUstream, CUgraph *))    \
-  X(cuMemPoolCreate, "cuMemPoolCreate", "cuMemPoolCreate",                                    \
-    (CUmemoryPool *, const CUmemPoolProps *))                                                 \
-  X(cuMemPoolDestroy, "cuMemPoolDestroy", "cuMemPoolDestroy", (CUmemoryPool))                 \
-  X(cuMemPoolSetAccess, "cuMemPoolSetAccess", "cuMemPoolSetAccess",                           \
-    (CUmemoryPool, const CUmemAccessDesc *, size_t))                                          \
-  X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", "cuMemPoolGetAttribute",                  \
-    (CUmemoryPool, CUmemPool_attribute, void *))                                              \
-  X(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", "cuMemPoolSetAttribute",                  \
-    (CUmemoryPool, CUmemPool_attribute, void *))                                              \
-  X(cuMemPoolTrimTo, "cuMemPoolTrimTo", "cuMemPoolTrimTo", (CUmemoryPool, size_t))            \
-  X(cuDeviceSetMemPool, "cuDeviceSetMemPool", "cuDeviceSetMemPool", (CUdevice, CUmemoryPool))
+#define FUNCTIONS(X)          \
+  X(cuMemAllocAsync);         \
+  X(cuMemAllocFromPoolAsync); \
+  X(cuMemFreeAsync);          \
+  X(cuMemFree);               \
+  X(cuMemGetAddressRange);    \
+  X(cuPointerGetAttribute);   \
+  X(cuStreamDestroy);         \
+  X(cuStreamBeginCapture);    \
+  X(cuStreamEndCapture);      \
+  X(cuMemPoolCreate);         \
+  X(cuMemPoolDestroy);        \
+  X(cuMemPoolSetAccess);      \
+  X(cuMemPoolGetAttribute);   \
+  X(cuMemPoolSetAttribute);   \
+  X(cuMemPoolTrimTo);         \
+  X(cuDeviceSetMemPool)
+#define EXPORTED(name) NAME(name) /* cuMemFree_v2, where cuda.h makes cuMemFree that */
+#define NAME(name) #name
 
 static struct {
-#define FIELD(name, base, exported, params) CUresult(CUDAAPI *name) params;
-  FUNCTIONS(FIELD)
+#define FIELD(name) __typeof__(name) *name
+  FUNCTIONS(FIELD);
 } cu;
 
 typedef CUresult CUDAAPI proc_function(const char *, void **, int, cuuint64_t, int *);
@@ -70,25 +64,25 @@ static int find_functions(const char *how) {
   void *found = NULL;
   proc_function *proc;
   if (strcmp(how, "linked") == 0) {
-#define LINKED(name, base, exported, params) cu.name = name;
-    FUNCTIONS(LINKED)
+#define LINKED(name) cu.name = name
+    FUNCTIONS(LINKED);
     return 1;
   }
   if (strcmp(how, "dlsym") == 0) {
-#define FOUND(name, base, exported, params) \
-  found = dlsym(library, exported);         \
-  memcpy(&cu.name, &found, sizeof(found));
-    FUNCTIONS(FOUND)
+#define FOUND(name)                       \
+  found = dlsym(library, EXPORTED(name)); \
+  memcpy(&cu.name, &found, sizeof(found))
+    FUNCTIONS(FOUND);
     return cu.cuMemAllocAsync != NULL;
   }
   found = dlsym(library, "cuGetProcAddress_v2");
   memcpy(&proc, &found, sizeof(found));
   if (!proc || proc("cuGetProcAddress", &found, 12000, 0, NULL)) return 0;
   memcpy(&proc, &found, sizeof(found)); /* as the runtime library does */
-#define ASKED(name, base, exported, params)         \
-  if (proc(base, &found, 12080, 0, NULL)) return 0; \
-  memcpy(&cu.name, &found, sizeof(found));
-  FUNCTIONS(ASKED)
+#define ASKED(name)                                  \
+  if (proc(#name, &found, 12080, 0, NULL)) return 0; \
+  memcpy(&cu.name, &found, sizeof(found))
+  FUNCTIONS(ASKED);
   return 1;
 }
 
