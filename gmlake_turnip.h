@@ -103,10 +103,11 @@ HOW TURNIP COMPILES
      dropped without a copy. At the end of an iteration, tensors go back to their homes as soon as
      these are free. So each iteration begins as the one before it began. Homes go to the tensors
      that are used first, or are spread over the iteration, which keeps the link busy all the time.
-  6. The compiler tries several settings: how far the horizons are ahead, how much memory homes get
-     (at first all that persists has one where the memory is enough), and whether they are spread.
-     It simulates an iteration of each memgraph, with the graph's times and the link's speed, and
-     keeps the fastest memgraph. No other one is tried once a device is busy all along.
+  6. If the memory is enough for it, the compiler first makes a memgraph in which nothing moves.
+     Else, or if that one keeps operators waiting for memory, it tries several settings: how far the
+     horizons are ahead, how much memory homes get, and whether they are spread. It simulates an
+     iteration of each memgraph, with the graph's times and the link's speed, and keeps the fastest
+     memgraph.
 
   Where even paper mode is not the paper's, and why:
   - The paper has no iterations. What exists between them keeps its place on the host.
@@ -388,6 +389,7 @@ typedef struct gmlo_tuning {
   uint64_t alloc_ahead_ns, reload_ahead_ns;
   unsigned home_percent; /* of the memory that homes can have */
   int home_spread;       /* homes are spread over the iteration; else for what is used first */
+  int in_place;          /* nothing moves, or there is no memgraph */
 } gmlo_tuning;
 
 typedef struct gmlo_compiler {
@@ -970,6 +972,7 @@ static int gmlo_alloc_now(gmlo_compiler *c) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
   int done;
+  if (c->tuning.in_place) return gmlo_alloc_op(c, c->exec_horizon, SIZE_MAX, 0, 0);
   if (gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 0, 0)) return 1;
   if (!c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1, 0)) return 1;
   for (i = 0; i < o->read_count + o->write_count; i++) {
@@ -1059,6 +1062,7 @@ static void gmlo_execute(gmlo_compiler *c) {
 /* Moves the horizons ahead of `exec_horizon`: reloads tensors, and gives operators their places. */
 static void gmlo_advance_horizons(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
+  int free_only = c->tuning.in_place || c->paper;
   uint64_t now = c->begin_ns[c->exec_horizon];
   if (c->reload_horizon < c->alloc_horizon) c->reload_horizon = c->alloc_horizon;
   while (!c->paper && c->reload_horizon < n && !c->failed &&
@@ -1068,7 +1072,7 @@ static void gmlo_advance_horizons(gmlo_compiler *c) {
   }
   while (c->alloc_horizon < n && c->begin_ns[c->alloc_horizon] - now <= c->tuning.alloc_ahead_ns &&
          !c->failed &&
-         gmlo_alloc_op(c, c->alloc_horizon, c->paper ? SIZE_MAX : c->alloc_horizon, 0, 0)) {
+         gmlo_alloc_op(c, c->alloc_horizon, free_only ? SIZE_MAX : c->alloc_horizon, 0, 0)) {
     c->alloc_horizon++;
   }
   if (c->reload_horizon >= n && c->away_count != 0 && c->exec_horizon % (n / GMLO_FILLS + 1) == 0) {
@@ -1132,9 +1136,8 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
   return 1;
 }
 
-/* Gives homes to the tensors that have room beside the largest operator; where nothing has to move,
-   to all, unless the tuning leaves homes less. If homes are spread, a first pass gives them evenly
-   over the list, in proportion to the bytes that it has passed. */
+/* Gives homes to the tensors that have room beside the largest operator. If homes are spread, a
+   first pass gives them evenly over the list, in proportion to the bytes that it has passed. */
 static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_persistent *starts) {
   size_t i, count = gmlo_list_persistent(c, device, starts), bytes = 0;
   double room = (double)(c->devices->bytes[device] - c->devices->largest[device]), all = 0;
@@ -1142,10 +1145,7 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_persistent 
   int spread = c->tuning.home_spread;
   uint32_t b = c->arenas[device].first;
   room = room * c->tuning.home_percent / 100;
-  if (c->tuning.home_percent == 100 &&
-      c->graph->devices[device].peak_bytes <= c->devices->bytes[device]) {
-    room = (double)c->devices->bytes[device];
-  }
+  if (c->tuning.in_place) room = (double)c->devices->bytes[device];
   for (i = 0; i < count; i++) all += (double)gmlo_place_bytes(c, starts[i].tensor);
   for (; spread >= 0; spread--) {
     for (i = 0; i < count && b != GMLAKE_OFFLOAD_NONE; i++) {
@@ -1262,10 +1262,11 @@ static void gmlo_compiler_leave(gmlo_compiler *c) {
   gmlo_leave(&c->scope);
 }
 
-/* BUILDMEMGRAPH. NULL if host memory is refused. */
+/* BUILDMEMGRAPH. NULL if host memory is refused: *out_refused is then 1. Also NULL if nothing may
+   move and something would have to. */
 static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgraph_desc *desc,
                                                     const gmlo_devices *devices,
-                                                    const gmlo_tuning *tuning) {
+                                                    const gmlo_tuning *tuning, int *out_refused) {
   gmlo_compiler c;
   size_t i;
   memset(&c, 0, sizeof c);
@@ -1299,6 +1300,7 @@ static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgrap
     gmlake_offload_memgraph_destroy(c.out);
     c.out = NULL;
   }
+  *out_refused = c.failed;
   gmlo_compiler_leave(&c);
   return c.out;
 }
@@ -1396,16 +1398,33 @@ static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning)
 /* Compiles with the tuning, and simulates the memgraph. NULL as gmlo_build_memgraph. */
 static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph_desc *desc,
                                                    const gmlo_devices *devices,
-                                                   const gmlo_tuning *tuning) {
-  gmlake_offload_memgraph *m = gmlo_build_memgraph(desc, devices, tuning);
+                                                   const gmlo_tuning *tuning, int *out_refused) {
+  gmlake_offload_memgraph *m = gmlo_build_memgraph(desc, devices, tuning, out_refused);
   if (m == NULL) return NULL;
   m->starts = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->starts);
   if (m->starts != NULL && gmlo_memgraph_transpose(m)) {
     m->info.time_ns = gmlo_simulate(desc, m);
   }
   if (m->info.time_ns != 0) return m;
+  *out_refused = 1;
   gmlake_offload_memgraph_destroy(m);
   return NULL;
+}
+
+/* The memgraph in which nothing moves. NULL if host memory is refused, or if there is no room. */
+static gmlake_offload_memgraph *gmlo_compile_in_place(const gmlake_offload_memgraph_desc *desc,
+                                                      const gmlo_devices *devices,
+                                                      int *out_refused) {
+  gmlo_tuning tuning;
+  size_t d;
+  *out_refused = 0;
+  for (d = 0; d < desc->graph->device_count; d++) {
+    if (desc->graph->devices[d].peak_bytes > devices->bytes[d]) return NULL;
+  }
+  memset(&tuning, 0, sizeof tuning);
+  tuning.in_place = 1;
+  tuning.home_percent = 100;
+  return gmlo_compile_timed(desc, devices, &tuning, out_refused);
 }
 
 /* Tries a tuning, unless it was tried already, the work is done, or the best memgraph keeps a
@@ -1415,10 +1434,11 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   gmlake_offload_memgraph *m, *former = r->best;
   gmlo_tuning tuning;
   size_t work;
+  int refused;
   if (r->seen[number] || !gmlo_tuning_set(r, number, &tuning) || r->left == 0) return 1;
   if (former != NULL && former->info.time_ns <= least + least / GMLO_IDLE_PART) return 1;
   r->seen[number] = 1;
-  m = gmlo_compile_timed(r->desc, r->devices, &tuning);
+  m = gmlo_compile_timed(r->desc, r->devices, &tuning, &refused);
   if (m == NULL) return 0;
   work = m->work + GMLO_NODE_WORK * m->node_count;
   r->left -= work < r->left ? work : r->left;
@@ -1449,19 +1469,21 @@ static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m)
   return m;
 }
 
-/* Descends by coordinates: sets one parameter after another to its best value, until nothing gets
-   better. Then tries all other tunings. NULL if host memory is refused. */
+/* Begins with the memgraph in which nothing moves, if there is one. Then descends by coordinates:
+   sets one parameter after another to its best value, until nothing gets better. Then tries all
+   other tunings. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
   gmlo_tuner r;
-  int parameter, value, unit, from, number = 0, done;
+  int parameter, value, unit, from, number = 0, done, refused;
   memset(&r, 0, sizeof r);
   r.desc = desc;
   r.devices = devices;
   r.left = desc->graph->op_count * GMLO_OP_WORK;
   if (r.left < GMLO_TUNE_WORK_MIN) r.left = GMLO_TUNE_WORK_MIN;
   if (r.left > GMLO_TUNE_WORK_MAX) r.left = GMLO_TUNE_WORK_MAX;
-  done = gmlo_tuner_try(&r, 0);
+  r.best = gmlo_compile_in_place(desc, devices, &refused);
+  done = !refused && gmlo_tuner_try(&r, 0);
   do {
     from = r.at;
     for (parameter = 0, unit = 1; parameter < GMLO_PARAMETERS;
@@ -1483,10 +1505,11 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
 static gmlake_offload_memgraph *gmlo_compile_paper(const gmlake_offload_memgraph_desc *desc,
                                                    const gmlo_devices *devices) {
   gmlo_tuning tuning;
+  int refused;
   memset(&tuning, 0, sizeof tuning);
   tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
   tuning.home_percent = 100;
-  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning));
+  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning, &refused));
 }
 
 /* Sets the bytes of each device's arena: what the caller said, or the sum of all its tensors. */
