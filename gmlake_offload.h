@@ -13317,7 +13317,7 @@ static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
   gmlk_cuda_call call;
   GMLAKE_OFFLOAD_ASSERT(at != NULL);
-  (void)gmlo_cuda_enter(at, &call);
+  (void)gmlk_cuda_enter(at->of, &call);
   if (cuda->desc.free_fn != NULL) {
     cuda->desc.free_fn(at->alloc_user, ptr, bytes, (void *)at->streams[2]);
   } else {
@@ -13334,7 +13334,7 @@ static int gmlo_cuda_host_alloc(void *user, size_t bytes, void **out_ptr) {
   bytes = (bytes + GMLO_PINNED_GRAIN - 1) / GMLO_PINNED_GRAIN * GMLO_PINNED_GRAIN;
   *out_ptr = gmlo_pinned_take(cuda, bytes);
   if (*out_ptr != NULL) return 0;
-  if (!gmlo_cuda_enter(&cuda->devices[0], &call)) return 1;
+  if (!gmlk_cuda_enter(cuda->devices[0].of, &call)) return 1;
   if (gmlo_pinned_grow(cuda, bytes)) *out_ptr = gmlo_pinned_take(cuda, bytes);
   return gmlo_cuda_leave(&call, *out_ptr == NULL);
 }
@@ -13491,7 +13491,7 @@ static int gmlo_cuda_event_ns(void *user, void *from, void *to, uint64_t *out_ns
   float ms = 0;
   CUresult code;
   gmlk_cuda_call call;
-  if (!gmlo_cuda_enter(&cuda->devices[0], &call)) return 1;
+  if (!gmlk_cuda_enter(cuda->devices[0].of, &call)) return 1;
   code = cuda->fn->EventElapsedTime(&ms, (CUevent)from, (CUevent)to);
   *out_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
   return gmlo_cuda_leave(&call, code != CUDA_SUCCESS);
@@ -13500,7 +13500,7 @@ static int gmlo_cuda_event_ns(void *user, void *from, void *to, uint64_t *out_ns
 static int gmlo_cuda_stream_sync(void *user, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlk_cuda_call call;
-  if (!gmlo_cuda_enter(&cuda->devices[0], &call)) return 1;
+  if (!gmlk_cuda_enter(cuda->devices[0].of, &call)) return 1;
   return gmlo_cuda_leave(&call, cuda->fn->StreamSynchronize((CUstream)stream) != CUDA_SUCCESS);
 }
 
@@ -13582,7 +13582,7 @@ static gmlake_offload_result gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) 
   if (at->of->properties.is_integrated && !cuda->desc.allow_integrated)
     return GMLAKE_OFFLOAD_ERROR_UNSUPPORTED;
   at->alloc_user = cuda->desc.alloc_users != NULL ? cuda->desc.alloc_users[d] : cuda->desc.user;
-  ok = gmlo_cuda_enter(at, &call);
+  ok = gmlk_cuda_enter(at->of, &call);
   for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_stream_of(cuda, at, i) != NULL;
   return gmlo_cuda_leave(&call, !ok) ? GMLAKE_OFFLOAD_ERROR_BACKEND : GMLAKE_OFFLOAD_OK;
 }
@@ -13591,7 +13591,7 @@ static gmlake_offload_result gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) 
 static void gmlo_cuda_open_peers(const gmlo_cuda *cuda, const gmlo_cuda_device *at) {
   uint32_t d;
   gmlk_cuda_call call;
-  (void)gmlo_cuda_enter(at, &call);
+  (void)gmlk_cuda_enter(at->of, &call);
   for (d = 0; d < cuda->device_count; d++) {
     CUcontext peer = cuda->devices[d].of->context;
     if (peer != at->of->context) (void)cuda->fn->CtxEnablePeerAccess(peer, 0);
@@ -13614,7 +13614,7 @@ static gmlake_offload_result gmlo_cuda_open_all(gmlo_cuda *cuda) {
   cuda->table.out_stream = (void *)cuda->devices[0].streams[GMLO_OUT];
   cuda->table.in_stream = (void *)cuda->devices[0].streams[GMLO_IN];
   if (cuda->desc.host_bytes == 0) return GMLAKE_OFFLOAD_OK;
-  ok = gmlo_cuda_enter(&cuda->devices[0], &call) && gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
+  ok = gmlk_cuda_enter(cuda->devices[0].of, &call) && gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
   return gmlo_cuda_leave(&call, !ok) ? GMLAKE_OFFLOAD_ERROR_BACKEND : GMLAKE_OFFLOAD_OK;
 }
 
@@ -13622,7 +13622,7 @@ static void gmlo_cuda_close_device(const gmlo_cuda_device *at) {
   size_t i;
   gmlk_cuda_call call;
   if (at->of == NULL) return;
-  (void)gmlo_cuda_enter(at, &call);
+  (void)gmlk_cuda_enter(at->of, &call);
   for (i = 0; i < at->stream_count; i++) {
     if (at->streams[i] != NULL) (void)at->of->fn.StreamDestroy(at->streams[i]);
   }
@@ -13633,7 +13633,7 @@ static void gmlo_cuda_close_device(const gmlo_cuda_device *at) {
 static void gmlo_cuda_close_pinned(const gmlo_cuda *cuda) {
   size_t i;
   gmlk_cuda_call call;
-  (void)gmlo_cuda_enter(&cuda->devices[0], &call);
+  (void)gmlk_cuda_enter(cuda->devices[0].of, &call);
   for (i = 0; i < cuda->pinned_count; i++) {
     const gmlo_pinned *piece = &cuda->pinned[i];
     if (piece->segment != 0) (void)gmlk_cuda_unpin(cuda->devices[0].of, piece->ptr);
