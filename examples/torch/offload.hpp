@@ -356,7 +356,7 @@ class Offload final : public Guest {
     desc.memory = &memory_;
     desc.flags = options_.flags;
     desc.limit_bytes = session_limit();
-    desc.tensor_bytes_min = options_.tensor_bytes_min;
+    desc.tensor_bytes_min = 1; /* of all that it serves, also when it is opened again */
     desc.host_bytes_max = options_.host_bytes_max;
     limit_now_ = desc.limit_bytes;
     return session_.create(desc);

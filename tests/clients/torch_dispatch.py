@@ -784,6 +784,20 @@ def check_lasting(session, *paths):
     library.host_serve(1 << 16)
 
 
+def check_smaller(session, *paths):
+    """A session that is opened again for smaller tensors than before lets them leave."""
+    library = ctypes.CDLL(paths[0])
+    library.host_serve.argtypes = [ctypes.c_size_t]
+    with opened(session, paths):
+        pass
+    library.host_serve(1)
+    with opened(session, paths, 20 << 16, tensor_bytes_min=1 << 12):  # of 20 chunks
+        made = [torch.ones(1 << 11).add_(i) for i in range(60)]
+        assert [float(tensor[5]) for tensor in made] == [*range(1, 61)]
+        made.clear()
+    library.host_serve(1 << 16)
+
+
 def check_figures(explain):
     """By hand: three steps of 10, 20 and 30 ns and a wait of 5 behind the second. Tensor 0 is away
     behind step 0 until step 2; its copies take 8 ns each. Tensor 1 leaves without one behind step
@@ -912,6 +926,7 @@ if __name__ == "__main__":
         check_optimizers(session, *sys.argv[2:])
         check_slabs(session, *sys.argv[2:])
         check_lasting(session, *sys.argv[2:])
+        check_smaller(session, *sys.argv[2:])
         check_in_backward(session, in_backward, *sys.argv[2:])
         check_in_backward_programs(in_backward)
         check_plan(session, planning, *sys.argv[2:])
