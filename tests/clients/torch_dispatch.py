@@ -717,7 +717,7 @@ def check_slabs(session, *paths):
     assert stats["tensor_count"] < 100 and stats["in_count"] > 50, stats
 
 
-def check_lasting(session, *paths):
+def check_lasting(session, in_backward, *paths):
     """What does not last is in no slab: in a closure, in another thread, and behind a step or a
     session that has ended with an error."""
     library = ctypes.CDLL(paths[0])
@@ -781,6 +781,18 @@ def check_lasting(session, *paths):
         optimizer = Optimizer([parameter])
         optimizer.load_state_dict(optimizer.state_dict())
         assert found.pop() and not is_lasting(own)
+
+        class Watched(torch.optim.Adam):
+            def step(self):
+                found.append(is_lasting(own))
+                super().step()
+
+        handle = in_backward.StepInBackward(Watched([parameter]))
+        for _ in range(2):
+            parameter.sum().backward()
+            handle._optimizer.step()
+        handle.remove()
+        assert found[-4] and not found[-2], found  # between them are the program's steps
     library.host_serve(1 << 16)
 
 
@@ -925,7 +937,7 @@ if __name__ == "__main__":
         check_explain(session, *sys.argv[2:])
         check_optimizers(session, *sys.argv[2:])
         check_slabs(session, *sys.argv[2:])
-        check_lasting(session, *sys.argv[2:])
+        check_lasting(session, in_backward, *sys.argv[2:])
         check_smaller(session, *sys.argv[2:])
         check_in_backward(session, in_backward, *sys.argv[2:])
         check_in_backward_programs(in_backward)

@@ -45,6 +45,7 @@ class StepInBackward:
                 )
         self._optimizer, self._groups, self._group_of = optimizer, None, {}
         self._updated = set()  # ids of parameters, since the program's last step
+        self._known = set()  # and of those that were updated before
         self._lock = threading.Lock()  # autograd has a thread for each device
         self._nodes, self._handles, self._undo = [], [], []
         self._owned = set()  # ids of parameters that are watched
@@ -104,9 +105,7 @@ class StepInBackward:
                 "step: its parameters are updated already; do without step_in_backward where "
                 "gradients are accumulated"
             )
-        optimizer, step = self._optimizer, type(self._optimizer).step
-        if getattr(step, "hooked", False):
-            step = step.__wrapped__  # without hooks, which tell of the program's steps
+        optimizer = self._optimizer
         groups = optimizer.param_groups
         if self._groups is not groups:  # others, since load_state_dict
             self._groups = groups
@@ -118,12 +117,17 @@ class StepInBackward:
         optimizer.param_groups = [one]
         try:
             with torch.no_grad():
-                step(optimizer)
+                (step_of(optimizer) if id(parameter) in self._known else self._make)(optimizer)
         finally:
             optimizer.param_groups = groups
+        self._known.add(id(parameter))
         self._updated.add(id(parameter))
         group.update((key, value) for key, value in one.items() if key != "params")
         parameter.grad = None
+
+    def _make(self, optimizer):
+        """The first update of a parameter, which makes what the optimizer keeps of it."""
+        step_of(optimizer)(optimizer)
 
     def _refusing(self, name, former):
         owned = self._owned
@@ -140,3 +144,9 @@ class StepInBackward:
             return former(parameters, *args, **kwargs)
 
         return clip
+
+
+def step_of(optimizer):
+    """Its class's, without hooks, which tell of the program's steps."""
+    step = type(optimizer).step
+    return step.__wrapped__ if getattr(step, "hooked", False) else step

@@ -61,6 +61,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import explain
 from .blocks import Blocks
 from .dispatch import on_step, tensors_in
+from .in_backward import StepInBackward
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
 OTHER_STEPS_MAX = 8  # of another optimizer, until its steps end iterations (a critic takes 5)
@@ -472,6 +473,7 @@ class Session:
         self._replace(torch.nn.Module, "_apply", self._with_lasting)
         self._replace(torch.nn.Parameter, "__deepcopy__", self._with_lasting)
         self._replace(torch.optim.Optimizer, "load_state_dict", self._with_lasting)
+        self._replace(StepInBackward, "_make", self._with_lasting)
         self._patch_graphs()
         self._patch_regions()
         self._replace(torch.autograd, "backward", self._noting_backward)
