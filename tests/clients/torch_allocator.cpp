@@ -1320,8 +1320,8 @@ static const Case case_session_unnamed("session_unnamed", [] {
   for (size_t i : {0, 1, 2, 4}) give(s.small[i]);
 });
 
-/* What an optimizer needs for a short time beside what it keeps takes no room for long, although the
-   last of it lay in another slab. */
+/* What an optimizer needs for a short time beside what it keeps takes no room for long, although
+   the last of it lay in another slab. */
 static const Case case_session_slab_room("session_slab_room", [] {
   Slabs s;
   for (uint32_t i = 0; i < 8; i++) {
