@@ -901,9 +901,15 @@ def check_groups(session, judge):
     own._after_step(optimizer)
     assert [len(group["params"]) for group in optimizer.param_groups] == [8]
     assert own.mark_count == 1
+    own._before_step(optimizer)  # it ends with an error, and a scheduler sets the rate
+    optimizer.param_groups[0]["lr"] = 0.01
+    own._before_step(optimizer)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.01] * 3
+    own._after_step(optimizer)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.01]
     own._before_step(other := torch.optim.SGD(parameters[:1], lr=0.1))
     own._after_step(other)
-    assert own.mark_count == 1  # only the first optimizer ends iterations
+    assert own.mark_count == 2  # only the first optimizer ends iterations
     assert session.ends_of([5, 5, 5, 20, 1], 10) == [2, 3, 4, 5]
     assert session.ends_of([], 10) == [0]
 

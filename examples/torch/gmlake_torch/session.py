@@ -273,9 +273,8 @@ class Session:
         self._undo.clear()
         if self._hooks:
             self._hooks.remove()
-        for optimizer, groups in self._split.values():
-            optimizer.param_groups = groups
-        self._split.clear()
+        for optimizer, *_ in [*self._split.values()]:
+            self._join_groups(optimizer)
         return self._calls.close() or text
 
     # ---- Operators ----
@@ -341,23 +340,33 @@ class Session:
         return (*args[:1], *map(outside, args[1:])), kwargs
 
     def _split_groups(self, optimizer):
+        self._join_groups(optimizer)  # the step before may have ended with an error
         is_known = type(optimizer).__module__.startswith("torch.optim")
         if not is_known or type(optimizer).__name__ == "LBFGS":
             return
-        parts = []
+        parts, of_groups = [], []
         for group in optimizer.param_groups:
             sizes = [p.numel() * p.element_size() for p in group["params"]]
             ends = ends_of(sizes, self._group_bytes)
+            of_groups.append(len(parts))
             for first, end in zip([0, *ends], ends):
                 parts.append({**group, "params": group["params"][first:end]})
         if len(parts) > len(optimizer.param_groups):
-            self._split[id(optimizer)] = optimizer, optimizer.param_groups
+            firsts = [parts[place] for place in of_groups]
+            self._split[id(optimizer)] = optimizer, optimizer.param_groups, firsts
             optimizer.param_groups = parts
+
+    def _join_groups(self, optimizer):
+        """The optimizer has its groups back, with what was written to the first part of each."""
+        _, groups, firsts = self._split.pop(id(optimizer), (None, (), ()))
+        for group, part in zip(groups, firsts):
+            group.update((key, value) for key, value in part.items() if key != "params")
+        if groups:
+            optimizer.param_groups = groups
 
     def _after_step(self, optimizer, *_):
         self._tell_first_step(False)
-        if id(optimizer) in self._split:
-            _, optimizer.param_groups = self._split.pop(id(optimizer))
+        self._join_groups(optimizer)
         if optimizer.state or any(p.grad is not None for p in parameters_of(optimizer)):
             self._known.add(optimizer)
         self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
