@@ -325,7 +325,7 @@ class Offload final : public Guest {
   using Lock = std::lock_guard<std::recursive_mutex>;
   static constexpr size_t kSpanMin = 8, kSpanMax = 64; /* iterations */
   static constexpr size_t kGain = 16; /* what part of the limit is worth another plan */
-  static constexpr size_t kAlignment = 512, kSlabChunks = 2;
+  static constexpr size_t kAlignment = 512, kSlabChunks = 2, kTinyPart = 32; /* of a chunk */
   static inline thread_local bool is_lasting_ = false;
   struct Tensor {
     uint64_t serial = 0; /* no other tensor ever has it */
@@ -336,6 +336,7 @@ class Offload final : public Guest {
     bool is_kept = false;    /* pinned for ever */
     bool is_parked = false;  /* pinned until the session is opened again */
     uint64_t step = 0;       /* the list of `collect` that has it already */
+    bool is_tiny = false;    /* of a slab: what its tensors are */
     size_t members = 0;      /* of a slab: the tensors that live in it */
     size_t unnamed_members = 0;
     std::vector<void *> streams; /* recorded */
@@ -345,6 +346,7 @@ class Offload final : public Guest {
     uint64_t next = 0, end = 0; /* next: where the next tensor goes */
     uint32_t id = 0;
   };
+  using Kind = std::pair<void *, bool>; /* the stream, and whether it is for tiny ones */
   struct Member {
     uint64_t end = 0;
     bool is_unnamed = false;
@@ -388,12 +390,14 @@ class Offload final : public Guest {
   /* ---- Slabs ----
      A slab is a tensor of the session in which small ones lie that last. It leaves and comes back
      whole, stays until an operator has named each of them, and is freed with the last one. Room at
-     its end serves again, if no other slab of its stream has more. */
+     its end serves again, if no other slab of its stream and kind has more. Tiny ones have slabs of
+     their own: an optimizer may name all biases in one step, and else would need all slabs there. */
 
   /* false: no room is to be had. */
   bool place(size_t bytes, void *stream, void **out_ptr) {
     bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    Slab slab = slabs_[stream];
+    const Kind kind{stream, bytes < memory_.chunk_bytes / kTinyPart};
+    Slab slab = slabs_[kind];
     if (slab.end - slab.next < bytes) {
       const size_t size = kSlabChunks * memory_.chunk_bytes;
       void *ptr = nullptr;
@@ -407,14 +411,15 @@ class Offload final : public Guest {
     *out_ptr = reinterpret_cast<void *>(slab.next);
     members_[slab.next] = {slab.next + bytes, true};
     slab.next += bytes;
-    slabs_[stream] = slab;
+    slabs_[kind] = slab;
+    tensors_[slab.id].is_tiny = kind.second;
     tensors_[slab.id].members++;
     tensors_[slab.id].unnamed_members++;
     return true;
   }
   /* One of its tensors is freed. Whether it was the last. */
   bool leave_slab(uint64_t address, uint32_t id, size_t offset) {
-    Slab &open = slabs_[tensors_[id].stream];
+    Slab &open = slabs_[{tensors_[id].stream, tensors_[id].is_tiny}];
     name_member(address, id);
     members_.erase(address);
     if (!--tensors_[id].members) {
@@ -598,8 +603,8 @@ class Offload final : public Guest {
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
   bool has_slabs_ = false;
-  std::unordered_map<void *, Slab> slabs_; /* with the most room behind all, by stream */
-  std::map<uint64_t, Member> members_;     /* of slabs, by their first byte */
+  std::map<Kind, Slab> slabs_;         /* with the most room behind all */
+  std::map<uint64_t, Member> members_; /* of slabs, by their first byte */
   std::vector<uint32_t> reads_, writes_;
   std::vector<std::pair<uint32_t, void *>> late_; /* [is_held_] freed, and on which stream */
   uint64_t serial_ = 0, list_ = 0, graph_count_ = 0;

@@ -717,6 +717,29 @@ def check_slabs(session, *paths):
     assert stats["tensor_count"] < 100 and stats["in_count"] > 50, stats
 
 
+def check_biases(session, *paths):
+    """One step of an optimizer names the biases of all layers, and does not need all weights."""
+    library = ctypes.CDLL(paths[0])
+    library.host_serve.argtypes = [ctypes.c_size_t]
+    library.host_serve(1)
+    with opened(session, paths, 3 << 19, marks_steps=False) as own:
+        model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(64)]).double()
+        groups = [
+            {"params": [p for p in model.parameters() if p.dim() == dim], "weight_decay": decay}
+            for dim, decay in ((2, 0.1), (1, 0.0))
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=1e-3, foreach=True)
+        for _ in range(3):
+            model(torch.ones(2, 64, dtype=torch.double)).square().mean().backward()
+            if IS_OLD:
+                own._before_step(optimizer)
+            optimizer.step()
+            if IS_OLD:
+                own._after_step(optimizer)
+            own.mark()
+    library.host_serve(1 << 16)
+
+
 def check_lasting(session, in_backward, *paths):
     """What does not last is in no slab: in a closure, in another thread, and behind a step or a
     session that has ended with an error."""
@@ -943,6 +966,7 @@ if __name__ == "__main__":
         check_explain(session, *sys.argv[2:])
         check_optimizers(session, *sys.argv[2:])
         check_slabs(session, *sys.argv[2:])
+        check_biases(session, *sys.argv[2:])
         check_lasting(session, in_backward, *sys.argv[2:])
         check_smaller(session, *sys.argv[2:])
         check_in_backward(session, in_backward, *sys.argv[2:])
