@@ -71,7 +71,8 @@ void list(std::string &text, const char *name, const Row *rows, size_t count, Nu
 
 } // namespace
 
-/* Opens a session on the device. chunk_bytes is that of the first time. */
+/* Opens a session on the device. host_bytes_max, chunk_bytes and is_checked are those of the first
+   time. */
 API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t tensor_bytes_min,
                                           size_t host_bytes_max, size_t chunk_bytes,
                                           int is_checked) noexcept {
