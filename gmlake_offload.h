@@ -5521,13 +5521,13 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
     int in_run = job->graph != NULL && job->nodes == NULL;
     size_t position = in_run ? gmlo_run_position(job) : 0;
     for (t = 0; in_run && t < job->graph->tensor_count; t++) {
-      uint64_t used_at = job->tensors[t].used_at, far = 0;
+      uint64_t used_at = job->tensors[t].used_at, until = 0;
       if (!job->tensors[t].there) continue;
-      if (!lru) far = gmlo_run_time_to_use(job, position, (uint32_t)t);
-      if (found && (far < farthest || (far == farthest && used_at >= oldest))) continue;
+      if (!lru) until = gmlo_run_time_to_use(job, position, (uint32_t)t);
+      if (found && (until < farthest || (until == farthest && used_at >= oldest))) continue;
       if (!gmlo_run_may_evict(run, (uint32_t)j, (uint32_t)t)) continue;
       found = 1;
-      farthest = far;
+      farthest = until;
       oldest = used_at;
       *out_job = (uint32_t)j;
       *out_tensor = (uint32_t)t;
@@ -10182,7 +10182,7 @@ static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
   static const gmlo_rank ranks[] = {GMLO_RANK_FAR_CLEAN, GMLO_RANK_OLD_CLEAN, GMLO_RANK_FAR,
                                     GMLO_RANK_OLD};
   uint32_t best = GMLAKE_OFFLOAD_NONE;
-  size_t i, far = 0;
+  size_t i, farthest = 0;
   gmlo_session_rank_all(s);
   if (s->rank_count[GMLO_RANK_RELEASED] != 0) return gmlo_session_heap(s, GMLO_RANK_RELEASED)[0];
   for (i = 0; i < (only_clean ? 2 : 4); i++) {
@@ -10193,10 +10193,11 @@ static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
     way = gmlo_session_expect(s, &s->tensors[id]);
     if (best != GMLAKE_OFFLOAD_NONE) {
       size_t bytes = s->tensors[id].bytes, most = s->tensors[best].bytes;
-      if (way < far || (way == far && (bytes < most || (bytes == most && id > best)))) continue;
+      if (way < farthest || (way == farthest && (bytes < most || (bytes == most && id > best))))
+        continue;
     }
     best = id;
-    far = way;
+    farthest = way;
   }
   return best;
 }
