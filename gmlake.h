@@ -3111,9 +3111,9 @@ static void gmlk_small_reserve_end(gmlk_arena *a) {
   (void)gmlk_coalesce(a, small_reserve);
 }
 
-/* Whether a block that gets this tag next to `beside` changes no run, but one that is `beside`
-   alone. Most blocks that are freed have such neighbours on both sides: gmlk_put then needs no
-   search. */
+/* Whether no run changes when a block beside `beside` gets this tag. A run that is `beside` alone
+   does not count: gmlk_put lengthens it without a search. Most blocks that are freed have such
+   neighbours on both sides. */
 static int gmlk_needs_no_run_change(const gmlk_block *beside, unsigned stream) {
   if (beside->state != GMLK_FREE) return 1;
   if (beside->stream != stream) return beside->stream != GMLK_CLEAN && stream != GMLK_CLEAN;

@@ -1010,8 +1010,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_off
 /* Tells where the bytes of a tensor are now, on the device, the host, or both; a memgraph's, when
    no iteration of it is under way. The other pointer is NULL. The pointers are valid until
    iterations run again; in a callback, until it returns. Outside of callbacks it waits if the
-   tensor is being copied, and the caller may then write a PERSISTENT or INPUT tensor: wherever it
-   is.
+   tensor is being copied. The caller may then write a PERSISTENT or INPUT tensor: in both places,
+   if it got both.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,

@@ -336,7 +336,7 @@ class Offload final : public Guest {
     bool is_kept = false;    /* pinned for ever */
     bool is_parked = false;  /* pinned until the session is opened again */
     uint64_t step = 0;       /* the list of `collect` that has it already */
-    bool is_tiny = false;    /* of a slab: what its tensors are */
+    bool is_tiny = false;    /* of a slab: it is for tiny ones */
     size_t members = 0;      /* of a slab: the tensors that live in it */
     size_t unnamed_members = 0;
     std::vector<void *> streams; /* recorded */
@@ -603,7 +603,7 @@ class Offload final : public Guest {
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
   bool has_slabs_ = false;
-  std::map<Kind, Slab> slabs_;         /* with the most room behind all */
+  std::map<Kind, Slab> slabs_;         /* of each kind the one with the most room at its end */
   std::map<uint64_t, Member> members_; /* of slabs, by their first byte */
   std::vector<uint32_t> reads_, writes_;
   std::vector<std::pair<uint32_t, void *>> late_; /* [is_held_] freed, and on which stream */

@@ -464,7 +464,7 @@ static const row session_rows[] = {
      "{told limit:120} " WEIGHTS_8 "[4 " ONE_REGIONS_8("4", "8") "] [12 " ONE_REGIONS_8("3", "6")
          ONE_REGIONS_8("4", "8") "] kept=0 drifts=0 iterations>=24"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
-       became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
+       became longer, and goes back for good. If all are executed again, one takes 8,577 us. */
     {"what_does_not_pay_is_taken_back",
      "{limit:63 link:6e7} " WEIGHTS_8 "[9 " REGIONS_8 "] kept>0 [14 " REGIONS_8 "] note " REGIONS_8
      "kept=0 drifts>=1 drifts<=3 +time<=8577us"},
