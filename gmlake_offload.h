@@ -7582,6 +7582,11 @@ typedef struct gmlo_slot {
   uint32_t range;            /* that its tensor had last, or NONE */
 } gmlo_slot;
 
+typedef struct gmlo_widened { /* a slot, and what it had before it grew */
+  uint32_t slot;
+  size_t bytes, real_bytes;
+} gmlo_widened;
+
 typedef struct gmlo_recording_copy {
   int direction;
   size_t bytes;
@@ -9719,18 +9724,20 @@ struct gmlake_offload_session {
   gmlo_detector detector; /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
-  gmlo_making making;  /* of the next one, */
-  gmlo_worker worker;  /* that goes on with it, */
-  gmlo_recording made; /* for a copy of the known recording */
-  int makes_review;    /* `is_review` when it was begun */
-  int is_looking;      /* the next call looks at more events */
-  size_t made_bytes;   /* of the slots that it, or the present one, is for */
-  uint64_t call_work;  /* steps of planning in this call */
-  size_t over_from;    /* events of the known recording from this one on are complete; */
-  size_t timed;        /* steps of it whose times were read */
-  uint64_t timed_ns;   /* what these take together */
-  size_t at, alloc_at; /* [S5]; allocations of the known recording so far */
-  gmlo_late *late;     /* that the schedule asked for, the first ones first */
+  gmlo_making making;    /* of the next one, */
+  gmlo_worker worker;    /* that goes on with it, */
+  gmlo_recording made;   /* for a copy of the known recording */
+  int makes_review;      /* `is_review` when it was begun */
+  int is_looking;        /* the next call looks at more events */
+  size_t made_bytes;     /* of the slots that it, or the present one, is for */
+  uint64_t call_work;    /* steps of planning in this call */
+  size_t over_from;      /* events of the known recording from this one on are complete; */
+  size_t timed;          /* steps of it whose times were read */
+  uint64_t timed_ns;     /* what these take together */
+  size_t at, alloc_at;   /* [S5]; allocations of the known recording so far */
+  gmlo_widened *widened; /* slots of it that grew in this iteration, in their order */
+  size_t widened_count, widened_capacity;
+  gmlo_late *late; /* that the schedule asked for, the first ones first */
   size_t late_count, late_capacity;
   uint64_t tickets;
   uint64_t step;                        /* the number of the present or last one, from 1 on */
@@ -10353,8 +10360,42 @@ static void gmlo_session_drift(gmlake_offload_session *s) {
   s->late_count = 0;
 }
 
+/* A tensor of this iteration has the slot. Without host memory for a note the slot stays as large. */
+static void gmlo_session_widen(gmlake_offload_session *s, uint32_t id,
+                               const gmlo_session_tensor *g) {
+  gmlo_recording *l = gmlo_session_known(s);
+  const gmlo_slot *slot = &l->slots[id];
+  if (g->bytes > slot->bytes || g->real_bytes > slot->real_bytes) {
+    gmlo_widened *list = (gmlo_widened *)gmlo_grow(&s->desc.host, s->widened, s->widened_count, 1,
+                                                   &s->widened_capacity, sizeof *list);
+    if (list != NULL) {
+      s->widened = list;
+      list += s->widened_count++;
+      list->slot = id;
+      list->bytes = slot->bytes;
+      list->real_bytes = slot->real_bytes;
+    }
+  }
+  gmlo_recording_widen(l, id, g->bytes, g->real_bytes);
+}
+
+/* The program goes back to that step: what it executed since was the begin of something else, as an
+   evaluation is. The slots there have the sizes that they had before. */
+static void gmlo_session_unwiden(gmlake_offload_session *s, size_t at) {
+  gmlo_recording *l = gmlo_session_known(s);
+  size_t n = s->widened_count;
+  for (; n != 0 && l->slots[s->widened[n - 1].slot].alloc >= at; n--) {
+    gmlo_slot *slot = &l->slots[s->widened[n - 1].slot];
+    l->slot_bytes -= slot->bytes - s->widened[n - 1].bytes;
+    slot->bytes = s->widened[n - 1].bytes;
+    slot->real_bytes = s->widened[n - 1].real_bytes;
+  }
+  s->widened_count = n;
+}
+
 /* The known recording goes on at that step: what it allocates there is bound as it is named. */
 static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
+  if (at < s->at) gmlo_session_unwiden(s, at);
   s->at = s->ahead = at;
   s->is_ranked = 0;
   s->alloc_at = gmlo_recording_first_alloc(gmlo_session_known(s), (uint32_t)at);
@@ -10435,8 +10476,7 @@ static uint32_t gmlo_session_next_alloc(gmlake_offload_session *s, size_t bytes)
 static void gmlo_session_follow_alloc(gmlake_offload_session *s, uint32_t tensor) {
   uint32_t slot = gmlo_session_next_alloc(s, s->tensors[tensor].bytes);
   if (slot == GMLAKE_OFFLOAD_NONE) return;
-  gmlo_recording_widen(gmlo_session_known(s), slot, s->tensors[tensor].bytes,
-                       s->tensors[tensor].real_bytes);
+  gmlo_session_widen(s, slot, &s->tensors[tensor]);
   gmlo_session_known(s)->slots[slot].range = s->tensors[tensor].range;
   gmlo_session_bind(s, tensor, slot);
   s->alloc_at++;
@@ -11762,7 +11802,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   s->alloc_bytes = s->alloc_slot_bytes = 0;
   s->owed_bytes = 0;
   gmlo_session_rebind(s);
-  s->at = s->ahead = s->alloc_at = 0;
+  s->at = s->ahead = s->alloc_at = s->widened_count = 0;
   if (s->proposal.slot_of != NULL && s->is_confirmed && !s->is_drifted) {
     gmlo_session_take_proposal(s);
   } else {
@@ -12087,6 +12127,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->pieces);
   gmlo_free(&host, s->free_pieces);
   gmlo_free(&host, s->late);
+  gmlo_free(&host, s->widened);
   gmlo_free(&host, s->detector.past);
   gmlo_free(&host, s);
 }

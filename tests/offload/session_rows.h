@@ -44,6 +44,7 @@
 #define REGIONS_8_LARGER REGIONS_OF("8", "6", "12", "", "200", "")
 #define SMALLER_8 REGIONS_OF("8", "3", "6", "", "200", "")
 #define REGIONS_8_ODD REGIONS_OF("8", "4", "8", "", "208", "")
+#define EVALUATION_8 "[8 w#,y#?>h#=6/200 h#>u#=12/201 u#>y#+1=6/202 -h# -u# -y#? ] -y8 "
 /* The host takes so long for each. */
 #define SLOWER_8(first, second) \
   REGIONS_OF("8", "4", "8", "spend:" first " ", "200", "given~:spend:" second " spend:" second " ")
@@ -446,6 +447,12 @@ static const row session_rows[] = {
      "] [9 " REGIONS_OF("8", "(3|3|1|3)", "(6|6|2|6)", "", "200", "") REGIONS_8
      "] note [2 " REGIONS_OF("8", "(3|3|1|3)", "(6|6|2|6)", "", "200",
                              "") "kept=(4|6|7|7) " REGIONS_8 "kept=(2|4|4|6) ] +outs=0 +drifts=0"},
+    /* Before an iteration the program evaluates, in larger tensors, and goes back to the begin
+       behind the last layer. What the regions make has the sizes then that it had before. */
+    {"regions_are_kept_by_room_after_an_evaluation",
+     "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8
+     "] [3 mark " EVALUATION_8 EVALUATION_8 UNMARKED_REGIONS("8", "4", "8", "", "200", "") SMALLER_8
+     "kept=6 ]"},
     /* A few of the same size are not taken for sizes that vary no more; many are. */
     {"regions_of_sizes_that_are_the_same_by_chance",
      "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [4 " SMALLER_8 REGIONS_8
