@@ -1755,11 +1755,10 @@ static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t
    A block is a range of an arena, or of the address space for windows and buffers. The blocks of
    one such range tile it: they are linked by address and leave no gap. Owns the slabs of records.
    An operation reserves the records that it may need before it changes anything, so it cannot fail
-   half way. >>arena takes a record where it cuts a block, and gives one back where it joins two.
+   half way. >>arena does that, takes a record where it cuts a block, and gives one back where it
+   joins two.
 
-   [R1] Each record of a slab is in one tiling, or in the list of unused records.
-
-   O(1). Can fail: gmlk_records_reserve, for lack of host memory. */
+   [R1] Each record of a slab is in one tiling, or in the list of unused records. */
 
 enum {                  /* gmlk_block.state */
        GMLK_UNUSED = 0, /* a record that is in no tiling */
@@ -1920,26 +1919,6 @@ typedef struct gmlk_records {
   size_t set_aside; /* of the unused: for a thread that has released state_lock */
   uint64_t serial;  /* the last one given: blocks and streams get each number once */
 } gmlk_records;
-
-/* Makes at least `count` unused records. 0: no host memory. */
-static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
-  while (records->unused_count < count + records->set_aside) {
-    gmlk_slab *slab = (gmlk_slab *)gmlk_host_alloc(host, GMLK_SLAB_BYTES);
-    gmlk_block *block;
-    size_t i;
-    if (!slab) return 0;
-    block = (gmlk_block *)gmlk_line_from(slab + 1);
-    slab->next = records->slabs;
-    records->slabs = slab;
-    records->slab_count++;
-    for (i = GMLK_SLAB_BLOCKS; i--;) { /* backwards: they are then taken in order of address */
-      block[i].next = records->unused;
-      records->unused = &block[i];
-    }
-    records->unused_count += GMLK_SLAB_BLOCKS;
-  }
-  return 1;
-}
 
 /* ---- >>bins ---------------------------------------------------------------------------------
    gmlk_bins, the paper's sorted pool: free blocks by the size of their holes. A block's *hole* is
@@ -2533,7 +2512,8 @@ typedef struct gmlk_stream {
   uint32_t arena;    /* [being captured] the arena that its allocations come from */
   uint32_t uses;     /* [F7] */
   unsigned kind;     /* GMLAKE_STREAM_*, but not the last one */
-  uint8_t stays;     /* it was marked GMLAKE_STREAM_STAYS */
+  uint8_t may_end;   /* [F8] it may be destroyed without the lake being told: under
+                        GMLAKE_STREAMS_MAY_END, unless it was marked GMLAKE_STREAM_STAYS */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -2552,11 +2532,6 @@ typedef struct gmlk_streams {
   uint64_t record_count; /* events recorded since create */
 } gmlk_streams;
 
-/* [F8] Whether the stream may be destroyed without the lake being told. */
-static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
-  return streams->may_end && s->value && !s->stays;
-}
-
 /* Whether the work that a tag stands for is known to be complete. */
 static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t epoch) {
   if (stream < GMLK_FIRST_STREAM) return stream == GMLK_CLEAN;
@@ -2564,8 +2539,8 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
 }
 
 /* Whether only a wait for the whole device completes the open epoch. */
-static int gmlk_stream_needs_device_wait(const gmlk_streams *streams, const gmlk_stream *s) {
-  return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
+static int gmlk_stream_needs_device_wait(const gmlk_stream *s) {
+  return s->is_dirty && !s->capture && (s->is_forgotten || s->may_end);
 }
 
 /* Whether all that was freed on the stream is known to be complete. */
@@ -2603,7 +2578,7 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
       s->kind != GMLAKE_STREAM_URGENT)
     return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
-      (!gmlk_stream_needs_device_wait(streams, s) || (is_host && !streams->capture_count)))
+      (!gmlk_stream_needs_device_wait(s) || (is_host && !streams->capture_count)))
     return 1;
   return fence != NULL;
 }
@@ -2824,16 +2799,12 @@ static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (uint32_t)(((uint64_t)at + a->chunk_grains - 1) >> a->chunk_log);
 }
 
-/* The base of the extent that a slot lies in; 0: there is none. O(extents). */
-static inline uint64_t gmlk_area_base(const gmlk_area *area, uint32_t slot) {
+/* The address of what lies so many bytes behind the first of slot 0, if there is one. O(extents). */
+static inline uint64_t gmlk_area_address(const gmlk_area *area, uint64_t offset) {
   size_t i = 0;
-  if (!area->count) return 0;
-  while (i + 1 < area->count && slot >= area->extents[i].end) i++;
-  return area->extents[i].base;
-}
-
-static uint64_t gmlk_area_address(const gmlk_area *area, uint32_t slot) {
-  return gmlk_area_base(area, slot) + slot * (uint64_t)area->chunk_bytes;
+  if (!area->count) return offset;
+  while (i + 1 < area->count && offset >= area->extents[i].end * (uint64_t)area->chunk_bytes) i++;
+  return area->extents[i].base + offset;
 }
 
 /* Where the next extent would begin, if it has so many slots; all bits set: it cannot be had. */
@@ -2843,7 +2814,7 @@ static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
 }
 
 static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) {
-  return gmlk_area_base(&a->area, at >> a->chunk_log) + at * GMLK_GRAIN;
+  return gmlk_area_address(&a->area, at * GMLK_GRAIN);
 }
 
 static int gmlk_has_tag(const gmlk_block *b, unsigned stream) {
@@ -2857,6 +2828,26 @@ static int gmlk_is_tagged(const gmlk_block *b) {
 /* Whether the stream may take the block without waiting for another. */
 static int gmlk_is_available(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && (b->stream == GMLK_CLEAN || b->stream == stream);
+}
+
+/* Makes at least `count` unused records. 0: no host memory. */
+static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
+  while (records->unused_count < count + records->set_aside) {
+    gmlk_slab *slab = (gmlk_slab *)gmlk_host_alloc(host, GMLK_SLAB_BYTES);
+    gmlk_block *block;
+    size_t i;
+    if (!slab) return 0;
+    block = (gmlk_block *)gmlk_line_from(slab + 1);
+    slab->next = records->slabs;
+    records->slabs = slab;
+    records->slab_count++;
+    for (i = GMLK_SLAB_BLOCKS; i--;) { /* backwards: they are then taken in order of address */
+      block[i].next = records->unused;
+      records->unused = &block[i];
+    }
+    records->unused_count += GMLK_SLAB_BLOCKS;
+  }
+  return 1;
 }
 
 static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved */
@@ -3347,7 +3338,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
 /* ---- >>windows ---------------------------------------------------------------------------------
    gmlk_windows: the windows of one arena (the paper's sBlocks), live and idle, and the address
    space that they are mapped in. A window is a second mapping of parts of the arena: its pieces.
-   Owns the lists of windows and the tiling of the address space.
+   Owns the lists of windows.
    [W1] Every piece but the last ends where a chunk ends; every piece but the first begins where
         one begins.
    [W2] No chunk is in two pieces of a window.
@@ -3363,11 +3354,6 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `ready`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
-   [V1] Blocks tile the address space as they tile an arena, with an edge between two extents
-        [X1]; its free blocks stand in bins of their own.
-   [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, and has
-        its address. Buffers have addresses of their own, to which [V1] to [V3] apply as well.
-   [V3] The tree of used address space holds these blocks, and nothing else.
 
    Of the windows of a size that are free the one that was made first is taken, so that a program
    that repeats itself gets windows in the same order each time: those that it made since stand
@@ -3379,7 +3365,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
    look up a size is O(log(idle windows)) expected, plus the pieces of at most GMLK_WINDOW_TRIES
    windows of the requester's stream and clean ones, and as many others; where the stream may wait,
    plus O(pending blocks). A free is that for each window that it unblocks, each of which a search
-   has blocked. Can fail: gmlk_va_take, where no free range is as long. */
+   has blocked. Cannot fail. */
 
 #define GMLK_WINDOW_TRIES 32u /* a search looks at so many own and clean ones, and so many others */
 
@@ -3388,41 +3374,6 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
 /* Where windows of so many grains stand whose tag is of this stream [W5]. */
 static uint64_t gmlk_ready_key(uint32_t grains, unsigned stream) {
   return ((uint64_t)grains << 16) + stream;
-}
-
-/* Takes address space for so many chunks of a window or buffer; NULL where no free range is as
-   long. In address space `grains` are chunks. pre: one record reserved. */
-static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32_t chunks,
-                                const void *owner) {
-  gmlk_block *b = gmlk_bins_best(space->holes, chunks);
-  if (!b) return NULL;
-  gmlk_bins_remove(space->holes, b);
-  if (b->grains > chunks) {
-    b = gmlk_block_split(records, b, chunks);
-    gmlk_bins_insert(space->holes, b->next, b->next->grains);
-  }
-  gmlk_tree_insert(&space->used, b);
-  b->state = GMLK_LIVE;
-  b->u.owner = (void *)(uintptr_t)owner;
-  return b;
-}
-
-/* Frees slots of address space and joins them with free neighbours. */
-static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b) {
-  gmlk_block *beside[2];
-  int i;
-  GMLAKE_ASSERT(b);
-  gmlk_tree_remove(&space->used, b);
-  b->u.epoch = 0;
-  beside[0] = b->prev;
-  beside[1] = b->next;
-  for (i = 0; i < 2; i++) {
-    if (beside[i]->state != GMLK_FREE) continue;
-    gmlk_bins_remove(space->holes, beside[i]);
-    gmlk_block_absorb(records, b, beside[i]);
-  }
-  b->state = GMLK_FREE;
-  gmlk_bins_insert(space->holes, b, b->grains);
 }
 
 /* Enters a window into the tree that its key belongs to. */
@@ -4160,11 +4111,18 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
 
 /* ---- >>alias -----------------------------------------------------------------------------------
    Maps and unmaps what maps chunks beside their homes: windows, and the pages of buffers. What
-   both have in common is a gmlk_alias. Owns the counts of mappings of chunks, and what is counted
-   of windows.
+   both have in common is a gmlk_alias. Owns the tiling of their addresses, the counts of mappings
+   of chunks, and what is counted of windows.
+
+   [V1] Blocks tile the address space as they tile an arena, with an edge between two extents
+        [X1]; its free blocks stand in bins of their own.
+   [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, and has
+        its address. Buffers have addresses of their own, to which [V1] to [V3] apply as well.
+   [V3] The tree of used address space holds these blocks, and nothing else.
+
    pre: the caller holds `driver_lock`.
    Costs: one map for each chunk, one set_access for each row of neighbours, one unmap for each
-   alias. Can fail: the driver. */
+   alias. Can fail: the driver; gmlk_va_take, where no free range is as long. */
 
 struct gmlake_buffer {
   gmlake *lake; /* NULL: destroyed */
@@ -4179,6 +4137,41 @@ struct gmlake_buffer {
   gmlake_buffer *next; /* in arena->buffers */
   int is_busy;         /* the holder of `driver_lock` commits, with state_lock released at times */
 };
+
+/* Takes address space for so many chunks of a window or buffer; NULL where no free range is as
+   long. In address space `grains` are chunks. pre: one record reserved. */
+static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32_t chunks,
+                                const void *owner) {
+  gmlk_block *b = gmlk_bins_best(space->holes, chunks);
+  if (!b) return NULL;
+  gmlk_bins_remove(space->holes, b);
+  if (b->grains > chunks) {
+    b = gmlk_block_split(records, b, chunks);
+    gmlk_bins_insert(space->holes, b->next, b->next->grains);
+  }
+  gmlk_tree_insert(&space->used, b);
+  b->state = GMLK_LIVE;
+  b->u.owner = (void *)(uintptr_t)owner;
+  return b;
+}
+
+/* Frees slots of address space and joins them with free neighbours. */
+static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b) {
+  gmlk_block *beside[2];
+  int i;
+  GMLAKE_ASSERT(b);
+  gmlk_tree_remove(&space->used, b);
+  b->u.epoch = 0;
+  beside[0] = b->prev;
+  beside[1] = b->next;
+  for (i = 0; i < 2; i++) {
+    if (beside[i]->state != GMLK_FREE) continue;
+    gmlk_bins_remove(space->holes, beside[i]);
+    gmlk_block_absorb(records, b, beside[i]);
+  }
+  b->state = GMLK_FREE;
+  gmlk_bins_insert(space->holes, b, b->grains);
+}
 
 /* The window that this alias is. */
 static gmlk_window *gmlk_window_at(gmlk_alias *x) {
@@ -4530,7 +4523,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   w->self.state = GMLK_RESERVED;
   w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, w);
   if (w->va) {
-    w->alias.address = gmlk_area_address(&a->window_space.area, w->va->at) +
+    w->alias.address = gmlk_area_address(&a->window_space.area, w->va->at * a->chunk_bytes) +
                        (w->pieces[0].at & (a->chunk_grains - 1)) * GMLK_GRAIN;
     return w;
   }
@@ -5004,10 +4997,9 @@ static inline void gmlk_note_freed(gmlake *l, const gmlk_arena *a, unsigned stre
   gmlk_stream *s = l->streams.items[stream];
   s->is_dirty = GMLK_DIRTY;
   if (!is_lent) s->freed_bytes += bytes;
-  if ((l->streams.may_end && gmlk_stream_may_end(&l->streams, s)) ||
-      (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
-       s->freed_bytes >= a->chunk_bytes &&
-       s->freed_bytes >= l->stats.reserved_bytes / GMLK_FENCE_SHARE))
+  if (s->may_end || (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
+                     s->freed_bytes >= a->chunk_bytes &&
+                     s->freed_bytes >= l->stats.reserved_bytes / GMLK_FENCE_SHARE))
     gmlk_fence_now(l, stream, 1);
 }
 
@@ -5220,22 +5212,6 @@ static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
   tail->prev = head;
 }
 
-/* Adds a block at the end of a tiling. pre: one record is reserved. */
-static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
-                                      uint32_t grains, unsigned state) {
-  gmlk_block *b = gmlk_records_take(records);
-  memset(b, 0, sizeof(*b));
-  b->arena = arena;
-  b->at = tail->at;
-  b->grains = grains;
-  b->state = (uint8_t)state;
-  b->next = tail;
-  b->prev = tail->prev;
-  b->prev->next = tail->prev = b;
-  tail->at += grains;
-  return b;
-}
-
 /* Takes the last block of a tiling away. */
 static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_block *b = tail->prev;
@@ -5332,7 +5308,7 @@ static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t 
     a->chunks.backed_count++;
   }
   if (a->is_bare || chunk->is_home) return GMLAKE_OK;
-  result = GMLK_CALL(batch, map, gmlk_area_address(&a->area, slot), a->chunk_bytes, chunk->handle);
+  result = GMLK_CALL(batch, map, gmlk_home(a, slot << a->chunk_log), a->chunk_bytes, chunk->handle);
   chunk->is_home = !result;
   return result;
 }
@@ -5340,7 +5316,8 @@ static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t 
 /* Unmaps a chunk at home. 0: it is still mapped. */
 static int gmlk_chunk_unmap(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
   gmlk_chunk *chunk = &a->chunks.items[slot];
-  if (chunk->is_home && !GMLK_CALL(batch, unmap, gmlk_area_address(&a->area, slot), a->chunk_bytes))
+  if (chunk->is_home &&
+      !GMLK_CALL(batch, unmap, gmlk_home(a, slot << a->chunk_log), a->chunk_bytes))
     chunk->is_home = 0;
   return !chunk->is_home;
 }
@@ -5365,18 +5342,6 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   a->slot_capacity = capacity;
   a->firsts[a->slot_count] = &a->tail;
   return 1;
-}
-
-/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
-static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
-  uint32_t grains = (count - a->slot_count) << a->chunk_log;
-  gmlk_block *b;
-  if (count <= a->slot_count) return;
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
-  a->slot_count = count;
-  a->firsts[count] = &a->tail;
-  gmlk_set_first_blocks(a, b, b->at, grains);
-  (void)gmlk_coalesce(a, b);
 }
 
 /* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
@@ -5652,6 +5617,34 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, uint32_t need
   return GMLAKE_OK;
 }
 
+/* Adds a block at the end of a tiling. pre: one record is reserved. */
+static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
+                                      uint32_t grains, unsigned state) {
+  gmlk_block *b = gmlk_records_take(records);
+  memset(b, 0, sizeof(*b));
+  b->arena = arena;
+  b->at = tail->at;
+  b->grains = grains;
+  b->state = (uint8_t)state;
+  b->next = tail;
+  b->prev = tail->prev;
+  b->prev->next = tail->prev = b;
+  tail->at += grains;
+  return b;
+}
+
+/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
+static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
+  uint32_t grains = (count - a->slot_count) << a->chunk_log;
+  gmlk_block *b;
+  if (count <= a->slot_count) return;
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
+  a->slot_count = count;
+  a->firsts[count] = &a->tail;
+  gmlk_set_first_blocks(a, b, b->at, grains);
+  (void)gmlk_coalesce(a, b);
+}
+
 /* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. Where
    that is another extent, the arena's end moves behind the former ones and the slot without an
    address that follows them [X1]. pre: the arena's tables have room for these slots. */
@@ -5838,7 +5831,7 @@ static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     if (!gmlk_stream_is_named(s) || s->value != canonical) continue;
-    if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* its id is asked for each time */
+    if (s->may_end) return (unsigned)i; /* its id is asked for each time */
     streams->last_value = value;
     return streams->last = (unsigned)i;
   }
@@ -5884,6 +5877,7 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   s->born = born;
   s->is_used = 1;
   s->is_capture = (uint8_t)is_capture;
+  s->may_end = streams->may_end && value;
   if (!is_capture) {
     streams->live_count++;
     streams->used_count++;
@@ -5982,7 +5976,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
   gmlake_result result = GMLAKE_OK;
   void *event;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
-  if (!is_named && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;        /* [F8] */
+  if (!is_named && s->may_end) return GMLAKE_ERROR_CAPTURING;                             /* [F8] */
   if (s->capture || (!s->value && streams->capture_count)) return GMLAKE_ERROR_CAPTURING; /* [F3] */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, batch, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
@@ -6160,7 +6154,7 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlake_result result;
   int code = 0;
-  if (!value || l->lost || (s && (s->capture || s->stays))) return stream;
+  if (!value || l->lost || (s && (s->capture || !s->may_end))) return stream;
   result = l->driver.backend->stream_id(l->driver.backend->user, value, out_id, &code);
   if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
   if (s && !result && s->id == *out_id) {
@@ -6203,7 +6197,7 @@ static void gmlk_capture_close(gmlake *l, unsigned stream) {
   l->streams.items[s->capture]->is_used = 0;
   l->streams.capture_count--;
   s->capture = 0;
-  if (gmlk_stream_may_end(&l->streams, s)) /* it may have freed, too; or be another by now */
+  if (s->may_end) /* it may have freed, too; or be another by now */
     (void)gmlk_stream_identify(l, s->value, stream, &id);
 }
 
@@ -6215,7 +6209,7 @@ static void gmlk_captures_end(gmlake *l, unsigned named) {
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
     gmlk_stream *s = l->streams.items[i];
     const int is_named = i == named;
-    if (!s->capture || l->lost || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
+    if (!s->capture || l->lost || (!is_named && s->may_end)) continue;
     if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
     gmlk_capture_close(l, (unsigned)i);
     s->has_ended = 1;
@@ -6315,7 +6309,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
                      "wait for the whole device");
   if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
-    if (gmlk_stream_needs_device_wait(streams, streams->items[i]))
+    if (gmlk_stream_needs_device_wait(streams->items[i]))
       streams->items[i]->is_dirty = GMLK_AWAITED;
   l->stats.host_wait_count++;
   streams->is_device_awaited = 1;
@@ -6391,10 +6385,10 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
   p->has_begun = 1;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
     const gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_needs_device_wait(&l->streams, s)) out = i;
+    if (gmlk_stream_needs_device_wait(s)) out = i;
     /* If it got no event, a capture forbids that, perhaps one that the driver alone knows of. */
     if (begins && gmlk_stream_has_work(s) && s->is_dirty)
-      p->is_partial |= l->streams.capture_count || !gmlk_stream_needs_device_wait(&l->streams, s);
+      p->is_partial |= l->streams.capture_count || !gmlk_stream_needs_device_wait(s);
     if (!begins && s->fence_count && s->fences[0].serial <= p->last) streams[count++] = i;
   }
   if (begins) return result;
@@ -6422,8 +6416,7 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
     gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_is_named(s) && (can_wait || !gmlk_stream_may_end(&l->streams, s)))
-      s->is_dirty = GMLK_DIRTY;
+    if (gmlk_stream_is_named(s) && (can_wait || !s->may_end)) s->is_dirty = GMLK_DIRTY;
   }
   return gmlk_wait_for_others(l);
 }
@@ -6536,7 +6529,7 @@ static gmlake_result gmlk_pieces_reserve(gmlake *l, gmlk_arena *a, gmlk_requeste
   if (s) result = gmlk_batch_begin(l, &batch, 0);
   for (i = 0; i < count && s && !result; i++)
     result = gmlk_wait_for_pending(l, &batch, requester.stream, a, &pieces[i]);
-  if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
+  if (s && !result && s->is_dirty && s->may_end)
     result = gmlk_stream_fence(&l->streams, &batch, requester.stream, 1);
   for (i = 0; i < count && !result; i++)
     pieces[i].block =
@@ -6571,7 +6564,7 @@ static gmlake_result gmlk_pieces_reserve(gmlake *l, gmlk_arena *a, gmlk_requeste
    Costs: those of >>alias, else O(chunks). Can fail: host memory, the driver. */
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
-  return gmlk_area_address(&b->arena->buffer_space.area, b->va->at);
+  return gmlk_area_address(&b->arena->buffer_space.area, b->va->at * b->arena->chunk_bytes);
 }
 
 /* Whether the requester may have all of the chunk in a slot. */
@@ -6780,7 +6773,7 @@ static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gm
   for (i = 0; i < slots->count && !result; i++) result = gmlk_chunk_make(batch, a, slots->items[i]);
   for (i = 0; i < slots->count && !result && !a->is_bare; i = end) { /* a call for each row */
     end = gmlk_slots_row(slots, i);
-    result = gmlk_batch_set_access(batch, gmlk_area_address(&a->area, slots->items[i]),
+    result = gmlk_batch_set_access(batch, gmlk_home(a, slots->items[i] << a->chunk_log),
                                    (size_t)(end - i) * a->chunk_bytes);
   }
   return result;
@@ -6823,7 +6816,7 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
   for (i = 0; i < slots->count; i = end) {
     end = gmlk_slots_row(slots, i);
     if (l->desc.flags & GMLAKE_FILL && !a->is_bare && !imports)
-      memset((void *)(uintptr_t)gmlk_area_address(&a->area, slots->items[i]), GMLAKE_FILL_FREE,
+      memset((void *)(uintptr_t)gmlk_home(a, slots->items[i] << a->chunk_log), GMLAKE_FILL_FREE,
              (end - i) * a->chunk_bytes);
     gmlk_arena_back(a, slots->items[i], end - i);
   }
@@ -6903,7 +6896,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
   if (!result) result = gmlk_slots_fill(l, a, slots, NULL, &batch);
   if (result) return result;
-  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_area_address(&a->area, slots->items[0]) : 0,
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_home(a, slots->items[0] << a->chunk_log) : 0,
             l->stats.reserved_bytes - held, batch.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
@@ -7549,7 +7542,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
   r->has_grown = 1;
-  piece->home = (void *)(uintptr_t)gmlk_area_address(&a->area, slot);
+  piece->home = (void *)(uintptr_t)gmlk_home(a, slot << a->chunk_log);
   piece->bytes = q->plan.grow_bytes;
   return GMLAKE_OK;
 }
@@ -7713,7 +7706,7 @@ static gmlake_wait gmlk_dry_run_wait(const gmlake *l) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     const gmlk_stream *s = streams->items[i];
-    const int gets_event = !s->capture && s->value && !gmlk_stream_needs_device_wait(streams, s);
+    const int gets_event = !s->capture && s->value && !gmlk_stream_needs_device_wait(s);
     if (gmlk_stream_has_work(s) && (s->fence_count || !streams->capture_count || gets_event))
       return GMLAKE_HOST_WAIT;
   }
@@ -8681,7 +8674,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   (void)gmlk_loan_use(l, &pool->loan, stream); /* there is room */
   s->is_dirty = GMLK_DIRTY;                    /* the graphs' work is before this point */
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream, 1);
+  if (s->may_end) gmlk_fence_now(l, stream, 1);
   pool->loan.number = number;
   l->loan_count++;
   gmlk_arena_retag(&pool->arena, GMLK_GRAPH_OWNED, number);
@@ -8761,7 +8754,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   pool->loan.count = 0;
   (void)gmlk_loan_use(l, &pool->loan, stream); /* it is behind them all. There is room: lend's */
   l->loan_count--;
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream, 1);
+  if (s->may_end) gmlk_fence_now(l, stream, 1);
   return l->lost;
 }
 
@@ -9837,7 +9830,7 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!a->chunks.items[i].is_home || a->chunks.items[i].is_quarantined) continue;
-    result = gmlk_copies_out(batch, a, gmlk_area_address(&a->area, i), a->chunk_bytes);
+    result = gmlk_copies_out(batch, a, gmlk_home(a, i << a->chunk_log), a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(batch, a, i)) result = batch->result;
   }
   return result;
@@ -9858,9 +9851,9 @@ static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
       chunk->is_marked |= chunk->is_asleep; /* it is created */
       result = gmlk_chunk_make(batch, a, i);
       if (!result && !was_home && !a->is_bare)
-        result = gmlk_batch_set_access(batch, gmlk_area_address(&a->area, i), a->chunk_bytes);
+        result = gmlk_batch_set_access(batch, gmlk_home(a, i << a->chunk_log), a->chunk_bytes);
     }
-    if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_area_address(&a->area, i));
+    if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_home(a, i << a->chunk_log));
   }
   while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
     if (x->mapped) continue;
@@ -10524,7 +10517,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!a->chunks.items[slot].handle) continue; /* behind the end it has no block either */
     b = a->firsts[slot];
-    e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_area_address(&a->area, slot),
+    e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, slot << a->chunk_log),
                    a->chunk_bytes);
     e.handle = a->chunks.items[slot].handle;
     if (a->chunks.items[slot].is_quarantined || a->sleep == GMLK_ASLEEP)
@@ -13469,7 +13462,7 @@ GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
   number = gmlk_stream_find_or_add(l, stream);
   if (!number) return gmlk_leave(l, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
   if (kind == GMLAKE_STREAM_STAYS)
-    l->streams.items[number]->stays = 1;
+    l->streams.items[number]->may_end = 0;
   else
     l->streams.items[number]->kind = kind;
   return gmlk_leave(l, GMLAKE_OK);
@@ -14198,8 +14191,10 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va) {
   gmlk_expect(c, w->va == va && va->grains == x->chunk_count, "V2: addresses are another window's");
   gmlk_expect(c, may_lack ? x->mapped <= x->chunk_count : x->mapped == x->chunk_count,
               "V2: more or less is mapped");
-  gmlk_expect(c, gmlk_alias_address(a, x) == gmlk_area_address(&a->window_space.area, va->at),
-              "W2: a window is elsewhere");
+  gmlk_expect(
+      c,
+      gmlk_alias_address(a, x) == gmlk_area_address(&a->window_space.area, va->at * a->chunk_bytes),
+      "W2: a window is elsewhere");
   if (w->self.state == GMLK_IDLE && !c->broken) gmlk_check_idle(c, w);
   if (!is_live) return;
   gmlk_check_owned(c, &w->self, x->address);
