@@ -945,20 +945,6 @@ typedef enum gmlake_state {
   GMLAKE_STATE_QUARANTINED /* given up */
 } gmlake_state;
 
-typedef struct gmlake_allocation_info {
-  void *ptr;
-  size_t bytes; /* rounded */
-  size_t requested_bytes;
-  size_t piece_count;   /* 1; more where the block is a window */
-  gmlake_stream stream; /* of the allocation; NONE if that stream is forgotten */
-  gmlake_pool *pool;    /* NULL: the default pool */
-  unsigned flags;       /* of the request; GMLAKE_TRANSIENT where the block is borrowed */
-  uint64_t user_data;
-  const char *label;
-  gmlake_kind kind; /* BLOCK and LIVE, except from gmlake_find */
-  gmlake_state state;
-} gmlake_allocation_info;
-
 typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in one chunk */
   uint64_t handle;                 /* the driver's */
   uint64_t address;                /* of the part, in the block or buffer */
@@ -966,16 +952,20 @@ typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in o
   size_t bytes;
 } gmlake_chunk_info;
 
-typedef struct gmlake_map_entry {
+typedef struct gmlake_map_entry { /* what lies somewhere */
   gmlake_kind kind;
   gmlake_state state;
   uint64_t address; /* 0: a chunk that only buffers can use: it has no address of its own */
   size_t bytes;     /* buffer: up to its end in whole chunks, holes too; its pieces tell them */
   size_t requested_bytes; /* block, buffer: as asked for */
-  gmlake_stream stream;   /* block: it was allocated on; free memory: see the state; else NONE */
-  gmlake_pool *pool;      /* NULL: in no pool */
-  uint64_t owner;         /* address of a piece's block or buffer; of an idle piece's window */
-  uint64_t handle;        /* chunk, and piece of a buffer: the driver's */
+  size_t piece_count;     /* of a block or idle window; else 1 */
+  unsigned flags;         /* block: of the request; GMLAKE_TRANSIENT where it is borrowed */
+  gmlake_stream
+      stream;        /* block: it was allocated on, NONE if that stream is forgotten; free memory:
+                             see the state; else NONE */
+  gmlake_pool *pool; /* NULL: in no pool */
+  uint64_t owner;    /* address of a piece's block or buffer; of an idle piece's window */
+  uint64_t handle;   /* chunk, and piece of a buffer: the driver's */
   uint64_t user_data;
   const char *label;
   uint64_t age;            /* block: how many blocks, and pieces of windows, became live after it */
@@ -1104,18 +1094,14 @@ GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *lake, gmlake_stream stream,
    that was never used is fine. Errors: CAPTURING, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
 
-/* What is known of a live block; ptr is its start. */
-GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *lake, const void *ptr,
-                                               gmlake_allocation_info *out_info);
 /* The block's pieces in order, at most capacity of them; *out_count is how many it has. */
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count);
 /* The block, hole, idle window or buffer that an address lies in: any address, as a fault reports
    it. For the home address of a window's piece it answers the window's block; for an address that a
-   buffer may still grow to, the buffer: compare ptr and bytes. UNKNOWN_POINTER: no memory of the
-   lake lies there. */
-GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address,
-                                     gmlake_allocation_info *out_info);
+   buffer may still grow to, the buffer: compare address and bytes. UNKNOWN_POINTER: no memory of
+   the lake lies there. */
+GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address, gmlake_map_entry *out_info);
 /* What backs the live block or the buffer that ptr lies in, in order of address: at most capacity
    parts; *out_count is how many there are. For exports, RDMA and NCCL. The handles stay the
    lake's; those of a block stay until it is freed, those of a buffer until they are
@@ -2799,7 +2785,7 @@ static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (uint32_t)(((uint64_t)at + a->chunk_grains - 1) >> a->chunk_log);
 }
 
-/* The address of what lies so many bytes behind the first of slot 0, if there is one. O(extents). */
+/* The address of what lies so many bytes behind slot 0's first. O(extents). */
 static inline uint64_t gmlk_area_address(const gmlk_area *area, uint64_t offset) {
   size_t i = 0;
   if (!area->count) return offset;
@@ -8973,26 +8959,31 @@ static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int
   return l->lost ? l->lost : result;
 }
 
-#define GMLK_CHUNK_WRONG \
-  "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
+/* Refuses a size of chunks that the device cannot have. */
+static gmlake_result gmlk_chunk_check(gmlake *l, size_t chunk, const char *call) {
+  const size_t least = l->device.granularity_bytes;
+  const size_t most = gmlk_min(l->device.device_bytes, GMLK_CHUNK_BYTES_MAX);
+  if (gmlk_is_pow2(chunk) && chunk % least == 0 && chunk <= most) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                   "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for "
+                   "the default",
+                   GMLK_ULL(chunk), GMLK_ULL(least), GMLK_ULL(most));
+}
 
 /* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share.
    desc NULL: all of it is 0. */
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                       gmlake_pool *owner, gmlake_pool **out_pool) {
-  size_t chunk = desc && desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
-  size_t device = l->device.device_bytes, arena, window = 0;
+  const size_t chunk = desc && desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
+  const char *call = is_bare ? "gmlake_buffer_create" : "gmlake_pool_create";
+  size_t window = 0;
   gmlake_pool_desc full;
+  gmlake_result result = gmlk_chunk_check(l, chunk, call);
+  if (result) return result;
   memset(&full, 0, sizeof(full));
   if (desc) full = *desc;
-  if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
-      chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
-                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
-                     GMLK_ULL(chunk), GMLK_ULL(l->device.granularity_bytes),
-                     GMLK_ULL(gmlk_min(device, GMLK_CHUNK_BYTES_MAX)));
   if (l->home.window_space.holes && !is_bare)
-    window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
+    window = gmlk_min(l->device.device_bytes, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
   full.chunk_bytes = chunk;
   return gmlk_pool_open(l, &full, is_bare, owner, SIZE_MAX, window, out_pool);
 }
@@ -10345,6 +10336,7 @@ static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64
   e.state = GMLAKE_STATE_LIVE;
   e.address = address;
   e.bytes = bytes;
+  e.piece_count = 1;
   e.stream = GMLAKE_STREAM_NONE;
   e.pool = gmlk_pool_told(a);
   e.arena = a->number;
@@ -10368,6 +10360,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   const gmlk_arena *a = l->arenas[b->arena];
   const gmlk_extra *extra;
   gmlake_map_entry e = gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), b->grains * GMLK_GRAIN);
+  if (gmlk_as_window(b)) e.piece_count = gmlk_as_window(b)->piece_count;
   if (gmlk_user_block(b)->state == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
   if (b->state == GMLK_PIECE) {
     e.kind = GMLAKE_KIND_PIECE;
@@ -10376,6 +10369,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
     e.kind = GMLAKE_KIND_BLOCK;
     e.address = gmlk_address_of(a, b);
     e.requested_bytes = e.bytes - b->its.slack;
+    e.flags = b->flags & GMLK_ALLOC_FLAGS;
     e.stream = gmlk_stream_known(l, gmlk_own_stream(l, b));
     e.age = a->records->serial - b->u.serial;
     extra = b->as.extra;
@@ -10400,22 +10394,6 @@ static gmlake_map_entry gmlk_show_buffer(const gmlake_buffer *b) {
   e.user_data = b->user_data;
   e.label = b->label;
   return e;
-}
-
-static void gmlk_tell_entry(const gmlake_map_entry *e, const gmlk_block *b,
-                            gmlake_allocation_info *out) {
-  const int is_user = e->kind == GMLAKE_KIND_BLOCK;
-  out->ptr = (void *)(uintptr_t)e->address;
-  out->bytes = e->bytes;
-  out->requested_bytes = e->requested_bytes;
-  out->piece_count = is_user && gmlk_as_window(b) ? gmlk_as_window(b)->piece_count : 1;
-  out->stream = e->stream;
-  out->pool = e->pool;
-  out->flags = is_user ? b->flags & GMLK_ALLOC_FLAGS : 0;
-  out->user_data = e->user_data;
-  out->label = e->label;
-  out->kind = e->kind;
-  out->state = e->state;
 }
 
 typedef struct gmlk_chunk_list {
@@ -10469,9 +10447,27 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_i
 typedef struct gmlk_map {
   gmlake_map_entry *out;
   size_t capacity, count;
+  gmlake *left; /* whose logger is told of each live block and buffer instead; or NULL */
 } gmlk_map;
 
+/* Tells the logger of an entry, if it is a live block or a buffer. */
+static void gmlk_report_leak(gmlake *l, const gmlake_map_entry *e) {
+  const char *label = e->label ? e->label : e->pool_label;
+  const int is_buffer = e->kind == GMLAKE_KIND_BUFFER;
+  const size_t chunk = l->arenas[e->arena]->chunk_bytes;
+  gmlake_error_info info;
+  if (!is_buffer && (e->kind != GMLAKE_KIND_BLOCK || e->state != GMLAKE_STATE_LIVE)) return;
+  memset(&info, 0, sizeof(info));
+  info.call = "gmlake_destroy";
+  info.live_bytes = is_buffer ? (e->requested_bytes + chunk - 1) & ~(chunk - 1) : e->bytes;
+  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
+                 GMLK_ULL(e->requested_bytes), is_buffer ? " of a buffer" : "",
+                 GMLK_ULL(e->address), label ? label : "no label");
+  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
+}
+
 static void gmlk_map_add(gmlk_map *map, const gmlake_map_entry *e) {
+  if (map->left) gmlk_report_leak(map->left, e);
   if (map->count < map->capacity) map->out[map->count] = *e;
   map->count++;
 }
@@ -13216,16 +13212,14 @@ static gmlake_result gmlk_desc_default(gmlake *l) {
   const gmlake_device_properties *device = &l->device;
   gmlake_desc *d = &l->desc;
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
+  gmlake_result result;
   if (device->is_integrated) chunk = 0;
   if (!d->chunk_bytes)
     d->chunk_bytes =
         gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
   chunk = d->chunk_bytes;
-  if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
-      chunk > GMLK_CHUNK_BYTES_MAX)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, GMLK_CHUNK_WRONG, GMLK_ULL(chunk),
-                     GMLK_ULL(device->granularity_bytes),
-                     GMLK_ULL(gmlk_min(total, GMLK_CHUNK_BYTES_MAX)));
+  result = gmlk_chunk_check(l, chunk, call);
+  if (result) return result;
   if (d->handle_types & ~device->handle_types)
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
                      "handle_types is 0x%x: this device exports 0x%x", d->handle_types,
@@ -13354,23 +13348,10 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   return l;
 }
 
-/* Tells the logger of one live block or buffer. */
-static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
-                             uint64_t address, const char *label) {
-  gmlake_error_info info;
-  memset(&info, 0, sizeof(info));
-  info.call = "gmlake_destroy";
-  info.live_bytes = live_bytes;
-  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
-                 GMLK_ULL(bytes), what, GMLK_ULL(address), label ? label : "no label");
-  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
-}
-
 /* Tells the logger of every live block and buffer, or says without one how many there are. pre: no
    lock is held. */
 static void gmlk_report_leaks(gmlake *l) {
-  const gmlake_buffer *buffer;
-  const gmlk_block *b;
+  gmlk_map map = {NULL, 0, 0, l};
   const gmlk_arena *a;
   if (!l->desc.logger.fn && (l->index.count || l->stats.buffer_count)) {
     gmlake_error_info info;
@@ -13384,19 +13365,7 @@ static void gmlk_report_leaks(gmlake *l) {
     gmlk_say(&info);
   }
   if (!l->desc.logger.fn) return;
-  GMLK_FOR_ARENAS(l, a) {
-    for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
-      const char *label = b->as.extra ? b->as.extra->label : NULL;
-      if (b->state == GMLK_LIVE)
-        gmlk_report_leak(l, b->grains * GMLK_GRAIN, b->grains * GMLK_GRAIN - b->its.slack, "",
-                         gmlk_address_of(a, b), label || !a->pool ? label : a->pool->label);
-    }
-    for (buffer = a->buffers; buffer; buffer = buffer->next)
-      if (buffer->lake)
-        gmlk_report_leak(l, buffer->count * a->chunk_bytes, gmlk_buffer_asked(buffer),
-                         " of a buffer", gmlk_buffer_address(buffer),
-                         buffer->label || !a->owner ? buffer->label : a->owner->label);
-  }
+  GMLK_FOR_ARENAS(l, a) gmlk_map_arena(l, a, &map);
 }
 
 /* ---- >>api -------------------------------------------------------------------------------------
@@ -13476,38 +13445,20 @@ GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
 
 /* ---- questions ---- */
 
-GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
-                                               gmlake_allocation_info *out_info) {
-  const gmlk_block *b;
-  gmlake_map_entry e;
-  gmlake_result result = gmlk_need(l, "gmlake_get_allocation", ptr, "ptr");
-  if (!result) result = gmlk_need(l, "gmlake_get_allocation", out_info, "out_info");
-  if (!result) result = gmlk_enter(l, GMLK_ASKS);
-  if (result) return result;
-  b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
-  if (!b) return gmlk_leave(l, result);
-  e = gmlk_show_block(l, b);
-  gmlk_tell_entry(&e, b, out_info);
-  return gmlk_leave(l, GMLAKE_OK);
-}
-
-GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address,
-                                     gmlake_allocation_info *out_info) {
+GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address, gmlake_map_entry *out_info) {
   const uint64_t at = (uint64_t)(uintptr_t)address;
-  gmlake_buffer *buffer;
+  gmlake_buffer *buffer = NULL;
   const gmlk_block *b;
-  gmlake_map_entry e;
   gmlake_result result = gmlk_need(l, "gmlake_find", out_info, "out_info");
   if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
-  b = gmlk_find_at(l, at, &buffer);
-  if (b || buffer) {
-    e = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
-    gmlk_tell_entry(&e, b, out_info);
-  } else {
+  b = gmlk_index_get(&l->index, at);
+  if (!b) b = gmlk_find_at(l, at, &buffer);
+  if (b || buffer)
+    *out_info = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
+  else
     result = gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_find",
                        "address is 0x%llx: no memory of this lake lies there", GMLK_ULL(at));
-  }
   return gmlk_leave(l, result);
 }
 
@@ -13547,7 +13498,7 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
                                         size_t *out_count) {
   const gmlk_array array = {"gmlake_get_map", "out_entries", out_entries, capacity, out_count};
-  gmlk_map map = {out_entries, out_entries ? capacity : 0, 0};
+  gmlk_map map = {out_entries, out_entries ? capacity : 0, 0, NULL};
   const gmlk_arena *a;
   gmlake_result result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_to_ask(l);

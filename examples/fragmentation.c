@@ -53,7 +53,7 @@ static int give(void *ptr) {
    are free. Then it asks for the large piece. At the end it frees the rest. */
 static int run(const char *name) {
   size_t all, left, total, i;
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   if (cuMemGetInfo(&all, &total)) return 1;
   const size_t count = all / 1000 * 865 / TENSOR, freed = count / 120 * 9;
   void **tensors = (void **)calloc(count, sizeof(void *)), *large;
@@ -66,7 +66,7 @@ static int run(const char *name) {
   printf("%-10s %6zu MiB live (%zu %%), %6zu held; asked for %zu more: %s\n", name,
          (count - freed) * TENSOR / MIB, (count - freed) * TENSOR / (all / 100), (all - left) / MIB,
          all / 100 * 15 / MIB, large ? "served" : "out of memory");
-  if (lake && large && !gmlake_get_allocation(lake, large, &info))
+  if (lake && large && !gmlake_find(lake, large, &info))
     printf("           in %zu pieces\n", info.piece_count);
   if (large && give(large)) return 1;
   for (i = 0; i < count; i++)

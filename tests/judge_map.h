@@ -22,10 +22,10 @@ static const char *map_wrong_at(const gmlake_map_entry *e, const char *what) {
 /* What gmlake_find says of an address; NULL: what it should. */
 static const char *map_found_wrong(gmlake *lake, const gmlake_map_entry *e, uint64_t at) {
   const int is_piece = e->kind == GMLAKE_KIND_PIECE;
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   if (gmlake_find(lake, (const void *)(uintptr_t)at, &info))
     return map_wrong_at(e, "nothing is found");
-  if ((uint64_t)(uintptr_t)info.ptr != (is_piece ? e->owner : e->address))
+  if (info.address != (is_piece ? e->owner : e->address))
     return map_wrong_at(e, "something else is found");
   if (info.state != e->state || info.label != e->label || info.pool != e->pool)
     return is_piece ? NULL : map_wrong_at(e, "found in another state");

@@ -102,7 +102,7 @@ typedef struct pool {
 typedef struct held {
   struct held *next;
   gmlake *lake; /* NULL: its device was reset */
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   int has_ended; /* no graph has it any more. Set by a thread of the driver, without the lock */
 } held;
 
@@ -283,24 +283,14 @@ static device *device_for(CUstream stream) {
   return d && LAKE(d) ? d : NULL;
 }
 
-/* The lake whose block begins at the address. */
-static device *device_with(CUdeviceptr address, gmlake_allocation_info *out_info) {
-  size_t i;
-  for (i = 0; open_driver() && i < DEVICES_MAX; i++)
-    if (LAKE(&devices[i]) &&
-        !gmlake_get_allocation(devices[i].lake, (void *)(uintptr_t)address, out_info))
-      return &devices[i];
-  return NULL;
-}
-
-/* The block that the address lies in. */
-static int block_of(CUdeviceptr address, gmlake_allocation_info *out_info) {
+/* The lake whose live block the address lies in. */
+static device *device_with(CUdeviceptr address, gmlake_map_entry *out_info) {
   size_t i;
   for (i = 0; open_driver() && i < DEVICES_MAX; i++)
     if (LAKE(&devices[i]) && !gmlake_find(devices[i].lake, (void *)(uintptr_t)address, out_info) &&
         out_info->kind == GMLAKE_KIND_BLOCK && out_info->state == GMLAKE_STATE_LIVE)
-      return 1;
-  return 0;
+      return &devices[i];
+  return NULL;
 }
 
 static CUresult code_of(gmlake_result result) {
@@ -322,8 +312,8 @@ static CUresult code_of(gmlake_result result) {
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-static CUresult give_back(gmlake *lake, const gmlake_allocation_info *info, CUstream stream) {
-  const gmlake_result result = gmlake_free(lake, info->ptr, stream);
+static CUresult give_back(gmlake *lake, const gmlake_map_entry *info, CUstream stream) {
+  const gmlake_result result = gmlake_free(lake, (void *)(uintptr_t)info->address, stream);
   pool *p;
   if (result) return code_of(result);
   pthread_mutex_lock(&books);
@@ -342,13 +332,13 @@ static void CUDAAPI graph_ended(void *record) {
 static int is_held(CUdeviceptr address) {
   const held *h;
   pthread_mutex_lock(&books);
-  for (h = holds; h && !(h->lake && (uintptr_t)h->info.ptr == address); h = h->next) continue;
+  for (h = holds; h && !(h->lake && h->info.address == address); h = h->next) continue;
   pthread_mutex_unlock(&books);
   return h != NULL;
 }
 
 /* If the driver cannot tell of the graph's end, or does not, the block is kept for ever. */
-static CUresult hold(gmlake *lake, const gmlake_allocation_info *info, CUstream stream) {
+static CUresult hold(gmlake *lake, const gmlake_map_entry *info, CUstream stream) {
   held *const h = (held *)calloc(1, sizeof(*h));
   CUstreamCaptureStatus status;
   CUgraph graph = NULL;
@@ -467,10 +457,10 @@ static CUresult CUDAAPI hook_MemAllocFromPoolAsync(CUdeviceptr *out, size_t byte
    the graph's until that ends. */
 static CUresult CUDAAPI hook_MemFreeAsync(CUdeviceptr address, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   device *const d = device_with(address, &info);
   CUresult code;
-  if (!d) return CALL(MemFreeAsync, (address, stream));
+  if (!d || info.address != address) return CALL(MemFreeAsync, (address, stream));
   if (is_held(address)) return CUDA_ERROR_INVALID_VALUE;
   if (!CALL(StreamIsCapturing, (stream, &status)) && status != CU_STREAM_CAPTURE_STATUS_NONE)
     return hold(d->lake, &info, stream);
@@ -480,10 +470,10 @@ static CUresult CUDAAPI hook_MemFreeAsync(CUdeviceptr address, CUstream stream) 
 }
 
 static CUresult CUDAAPI hook_MemFree(CUdeviceptr address) {
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   device *const d = device_with(address, &info);
   CUresult code;
-  if (!d) return CALL(MemFree, (address));
+  if (!d || info.address != address) return CALL(MemFree, (address));
   if (is_held(address)) return CUDA_ERROR_INVALID_VALUE;
   code = CALL(CtxSynchronize, ());
   return code ? code : give_back(d->lake, &info, (CUstream)GMLAKE_STREAM_NONE);
@@ -505,15 +495,15 @@ static CUresult CUDAAPI hook_MemFreeAsync_ptsz(CUdeviceptr address, CUstream str
 
 static CUresult CUDAAPI hook_MemGetAddressRange(CUdeviceptr *base, size_t *bytes,
                                                 CUdeviceptr address) {
-  gmlake_allocation_info info;
-  if (!block_of(address, &info)) return CALL(MemGetAddressRange, (base, bytes, address));
-  if (base) *base = (CUdeviceptr)(uintptr_t)info.ptr;
+  gmlake_map_entry info;
+  if (!device_with(address, &info)) return CALL(MemGetAddressRange, (base, bytes, address));
+  if (base) *base = (CUdeviceptr)info.address;
   if (bytes) *bytes = info.requested_bytes;
   return CUDA_SUCCESS;
 }
 
-static void describe(void *out, int attribute, const gmlake_allocation_info *info) {
-  const CUdeviceptr base = (CUdeviceptr)(uintptr_t)info->ptr;
+static void describe(void *out, int attribute, const gmlake_map_entry *info) {
+  const CUdeviceptr base = (CUdeviceptr)info->address;
   const unsigned long long none = 0;
   CUmemoryPool handle = NULL;
   const pool *p;
@@ -530,17 +520,17 @@ static void describe(void *out, int attribute, const gmlake_allocation_info *inf
 
 static CUresult CUDAAPI hook_PointerGetAttribute(void *out, int attribute, CUdeviceptr address) {
   const CUresult code = CALL(PointerGetAttribute, (out, attribute, address));
-  gmlake_allocation_info info;
-  if (!code && out && block_of(address, &info)) describe(out, attribute, &info);
+  gmlake_map_entry info;
+  if (!code && out && device_with(address, &info)) describe(out, attribute, &info);
   return code;
 }
 
 static CUresult CUDAAPI hook_PointerGetAttributes(unsigned count, int *attributes, void **out,
                                                   CUdeviceptr address) {
   const CUresult code = CALL(PointerGetAttributes, (count, attributes, out, address));
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   unsigned i;
-  if (code || !block_of(address, &info)) return code;
+  if (code || !device_with(address, &info)) return code;
   for (i = 0; i < count; i++) describe(out[i], attributes[i], &info);
   return code;
 }

@@ -150,9 +150,9 @@ static gmlake_stats lake_stats() {
   check(gmlake_get_stats(lake_of(0), &now) == GMLAKE_OK);
   return now;
 }
-static gmlake_allocation_info info_of(const void *ptr) {
-  gmlake_allocation_info info{};
-  check(gmlake_get_allocation(lake_of(0), ptr, &info) == GMLAKE_OK);
+static gmlake_map_entry info_of(const void *ptr) {
+  gmlake_map_entry info{};
+  check(gmlake_find(lake_of(0), ptr, &info) == GMLAKE_OK);
   return info;
 }
 

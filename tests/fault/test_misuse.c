@@ -112,7 +112,7 @@ typedef struct picture {
   gmlake_stats stats;
   gmlake_mock_census census;
   gmlake_error_info error;
-  gmlake_allocation_info live[LIVE];
+  gmlake_map_entry live[LIVE];
   gmlake_buffer_info buffer;
 } picture;
 
@@ -124,7 +124,7 @@ static picture look(void) {
   now.census = census();
   now.error = last_error();
   for (i = 0; i < LIVE; i++) {
-    assert_ok(gmlake_get_allocation(lake, w.live[i], &now.live[i]));
+    assert_ok(gmlake_find(lake, w.live[i], &now.live[i]));
     assert_int_equal(w.live[i][0], i + 1);
     assert_int_equal(w.live[i][i == 2 ? 99 : C - 1], i + 1);
   }
@@ -207,16 +207,6 @@ static gmlake_result free_it(void *ptr) { return gmlake_free(lake, ptr, LEGACY);
 static gmlake_result free_on_none(void *ptr) { return gmlake_free(lake, ptr, NONE); }
 static gmlake_result record_it(void *ptr) { return gmlake_record_stream(lake, ptr, w.held); }
 
-static gmlake_result get_info(void *ptr) {
-  gmlake_allocation_info info, before;
-  gmlake_result result;
-  memset(&info, 0x5A, sizeof(info));
-  before = info;
-  result = gmlake_get_allocation(lake, ptr, &info);
-  assert_memory_equal(&info, &before, sizeof(info)); /* written on success only */
-  return result;
-}
-
 static gmlake_result get_pieces_of(void *ptr) {
   gmlake_piece pieces[2], before[2];
   size_t count = 77;
@@ -236,7 +226,6 @@ static const struct {
 } pointer_calls[] = {{"gmlake_free", free_it, 1},
                      {"gmlake_free on no stream", free_on_none, 1},
                      {"gmlake_record_stream", record_it, 0},
-                     {"gmlake_get_allocation", get_info, 0},
                      {"gmlake_get_pieces", get_pieces_of, 0}};
 
 /* The last error names the function that was called. */
@@ -287,7 +276,7 @@ static struct outputs {
   gmlake_stats stats;
   gmlake_budget budget;
   gmlake_error_info error;
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   gmlake_piece pieces[2];
   gmlake_chunk_info chunks[2];
   gmlake_handle handles[2];
@@ -488,8 +477,6 @@ static gmlake_result chunks_at(const void *ptr) {
   X(forget_stream_2, INVALID, "", gmlake_forget_stream(lake, TWO))                                 \
   X(forget_none, INVALID, "stream is GMLAKE_STREAM_NONE: pass", gmlake_forget_stream(lake, NONE))  \
   X(forget_stream_never_seen, GMLAKE_OK, NULL, gmlake_forget_stream(lake, w.captured))             \
-  X(info_of_nothing, INVALID, "ptr is NULL", gmlake_get_allocation(lake, NULL, &out.info))         \
-  X(info_without_out, INVALID, "out_info is NULL", gmlake_get_allocation(lake, w.home, NULL))      \
   X(pieces_without_count, INVALID, "out_count is NULL",                                            \
     gmlake_get_pieces(lake, w.home, out.pieces, 2, NULL))                                          \
   X(pieces_without_array, INVALID, "out_pieces is NULL and capacity is 1844",                      \

@@ -290,8 +290,8 @@ static inline void *take_exclusive(gmlake *lake, size_t bytes, gmlake_stream str
 }
 
 static inline size_t pieces_of(gmlake *lake, const void *ptr) {
-  gmlake_allocation_info info;
-  ok(gmlake_get_allocation(lake, ptr, &info));
+  gmlake_map_entry info;
+  ok(gmlake_find(lake, ptr, &info));
   return info.piece_count;
 }
 

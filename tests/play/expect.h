@@ -110,10 +110,9 @@ static uint64_t map_of(const buffer *b) {
 
 /* What is told of a block is what it was. */
 static void judge_kept(const block *b) {
-  gmlake_allocation_info info;
-  must(gmlake_get_allocation(lake, (void *)(uintptr_t)b->at, &info), "gmlake_get_allocation");
-  judge_for_block(info.ptr == (void *)(uintptr_t)b->at && info.bytes == b->bytes,
-                  "a block has moved", b);
+  gmlake_map_entry info;
+  must(gmlake_find(lake, (void *)(uintptr_t)b->at, &info), "gmlake_find");
+  judge_for_block(info.address == b->at && info.bytes == b->bytes, "a block has moved", b);
   judge_for_block(info.requested_bytes == b->asked && info.flags == b->flags, "a block has changed",
                   b);
   judge_for_block(info.pool == w.pools[b->pool].value, "a block's pool has changed", b);
@@ -167,7 +166,7 @@ static int lies(const char *text) {
                                       "buffer", "piece", "chunk", "span"};
   uint64_t address;
   char is[40];
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   gmlake_result result;
   begin_text(text);
   address = read_home();
@@ -178,7 +177,7 @@ static int lies(const char *text) {
   if (strncmp(reader.at, is, strlen(is)) != 0) return 0;
   reader.at += strlen(is);
   if (reads('@') && info.stream != value_in(read_stream())) return 0;
-  if (reads('/') && (uint64_t)(uintptr_t)info.ptr != w.starts[read_block()]) return 0;
+  if (reads('/') && info.address != w.starts[read_block()]) return 0;
   end_text();
   return 1;
 }

@@ -190,10 +190,10 @@ static void judge_freed(const block *b, int is_pending) {
   }
 }
 
-static void judge_block(const block *b, const gmlake_allocation_info *info, unsigned flags) {
+static void judge_block(const block *b, const gmlake_map_entry *info, unsigned flags) {
   const pool *from = &w.pools[b->pool];
   const size_t unit = flags & GMLAKE_EXCLUSIVE ? from->chunk : GRAIN;
-  judge((uint64_t)(uintptr_t)info->ptr == b->at, "a block's ptr");
+  judge(info->address == b->at, "a block's ptr");
   judge(desc.policy ? info->bytes >= b->asked && info->bytes % unit == 0
                     : info->bytes == up(b->asked, unit),
         "a block is rounded wrongly");

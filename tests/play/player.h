@@ -524,8 +524,8 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size
                                    : &nothing;
   const int number = b->graph;
   int fresh;
-  gmlake_allocation_info info;
-  must(gmlake_get_allocation(lake, ptr, &info), "gmlake_get_allocation");
+  gmlake_map_entry info;
+  must(gmlake_find(lake, ptr, &info), "gmlake_find");
   judge(info.requested_bytes == now->bytes || b->is_imported, "a block of another size");
   judge(info.user_data == (b->is_imported || now->one % 4 ? 0 : w.next_id + 1),
         "a block of another user's");
@@ -654,7 +654,7 @@ static void do_record(int on) {
 static void do_wrong(int on) {
   const uint64_t at = w.starts[now->one % NAMES] + now->bytes;
   void *ptr = (void *)(uintptr_t)at;
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   gmlake_result result;
   size_t i, count;
   int is_live;
@@ -667,12 +667,10 @@ static void do_wrong(int on) {
         "what is no block was freed");
   judge(gmlake_record_stream(lake, ptr, NULL) == GMLAKE_ERROR_UNKNOWN_POINTER,
         "a stream was recorded on what is no block");
-  judge(gmlake_get_allocation(lake, ptr, &info) == GMLAKE_ERROR_UNKNOWN_POINTER,
-        "what is no block is described");
   judge(gmlake_get_pieces(lake, ptr, NULL, 0, &count) == GMLAKE_ERROR_UNKNOWN_POINTER,
         "what is no block has pieces");
   is_live = !gmlake_find(lake, ptr, &info) && info.state == GMLAKE_STATE_LIVE;
-  judge(!is_live || info.ptr != ptr || info.kind == GMLAKE_KIND_BUFFER,
+  judge(!is_live || info.address != at || info.kind == GMLAKE_KIND_BUFFER,
         "what is no block was found as one");
   judge(is_live || gmlake_get_chunks(lake, ptr, NULL, 0, &count) == GMLAKE_ERROR_UNKNOWN_POINTER,
         "what is not live has chunks");
@@ -1284,7 +1282,7 @@ static void do_budget(int on) {
    there, too, gmlake_find finds the buffer. */
 static void judge_memory(const buffer *b) {
   gmlake_chunk_info chunks[CELLS];
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   size_t count = 0, at, told_count = 0;
   for (at = 0; at < b->max; at += b->chunk) {
     const block *cell = &b->cells[at / b->chunk];
@@ -1293,7 +1291,7 @@ static void judge_memory(const buffer *b) {
     const map *m = map_at(b->at + at);
     must(gmlake_find(lake, ptr, &info), "gmlake_find");
     must(gmlake_get_chunks(lake, ptr, chunks, CELLS, &count), "gmlake_get_chunks");
-    judge(info.kind == GMLAKE_KIND_BUFFER && info.ptr == (void *)(uintptr_t)b->at,
+    judge(info.kind == GMLAKE_KIND_BUFFER && info.address == b->at,
           "something else than a buffer is found");
     if (!cell->id) continue;
     judge(told_count++ < count && m && chunk->address == cell->at &&
@@ -1744,7 +1742,7 @@ static void open_world(program *p) {
 static void judge_lost(void) {
   const block *b = w.blocks;
   void *ptr = &ptr, *live;
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   size_t count;
   const gmlake_result result = gmlake_alloc(lake, 1, NULL, &ptr);
   judge(is_fatal(result) && !ptr, "the device is lost, and an allocation does not say so");
@@ -1756,8 +1754,7 @@ static void judge_lost(void) {
             (!b->id || (!gmlake_find(lake, live, &info) &&
                         gmlake_get_chunks(lake, live, NULL, 0, &count) != result)),
         "the device is lost, and a question is not answered");
-  judge(gmlake_get_allocation(lake, &info, &info) == GMLAKE_ERROR_UNKNOWN_POINTER &&
-            last_result() == result,
+  judge(gmlake_find(lake, &info, &info) == GMLAKE_ERROR_UNKNOWN_POINTER && last_result() == result,
         "the device is lost, and a refusal is the last error");
 }
 

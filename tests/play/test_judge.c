@@ -217,29 +217,29 @@ static void counts_a_buffer_too_few(void) {
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* What the lake tells of block a, for the row to change. */
-static gmlake_allocation_info told_of_a(void) {
-  gmlake_allocation_info info;
-  must(gmlake_get_allocation(lake, (void *)(uintptr_t)w.blocks[0].at, &info), "the row's block");
+static gmlake_map_entry told_of_a(void) {
+  gmlake_map_entry info;
+  must(gmlake_find(lake, (void *)(uintptr_t)w.blocks[0].at, &info), "the row's block");
   return info;
 }
 
 static void tells_another_place(void) {
-  gmlake_allocation_info info = told_of_a();
-  info.ptr = (char *)info.ptr + GRAIN;
+  gmlake_map_entry info = told_of_a();
+  info.address += GRAIN;
   judge_block(&w.blocks[0], &info, 0);
 }
 static void tells_another_size(void) {
-  gmlake_allocation_info info = told_of_a();
+  gmlake_map_entry info = told_of_a();
   info.bytes += GRAIN;
   judge_block(&w.blocks[0], &info, 0);
 }
 static void tells_another_stream(void) {
-  gmlake_allocation_info info = told_of_a();
+  gmlake_map_entry info = told_of_a();
   info.stream = w.lines[2].value;
   judge_block(&w.blocks[0], &info, 0);
 }
 static void tells_other_flags(void) {
-  gmlake_allocation_info info = told_of_a();
+  gmlake_map_entry info = told_of_a();
   info.flags |= GMLAKE_EXCLUSIVE;
   judge_block(&w.blocks[0], &info, 0);
 }

@@ -113,7 +113,7 @@ source_file static_use <<'END'
 int main(void) {
   gmlake_buffer_desc d;
   gmlake_buffer_info info;
-  gmlake_allocation_info block;
+  gmlake_map_entry block;
   gmlake_budget budget;
   gmlake_buffer *b;
   gmlake_pool *pool;
@@ -125,8 +125,8 @@ int main(void) {
   if (gmlake_create(NULL, &l) || gmlake_buffer_create(l, &d, &b) ||
       gmlake_buffer_get_info(l, b, &info) || gmlake_pool_create(l, NULL, &pool) ||
       gmlake_alloc(l, info.max_bytes, NULL, &p) || gmlake_get_pieces(l, p, NULL, 0, &n) ||
-      gmlake_get_allocation(l, p, &block) || gmlake_get_budget(l, &budget) ||
-      gmlake_free(l, block.ptr, NULL) || gmlake_pool_destroy(l, pool) ||
+      gmlake_find(l, p, &block) || gmlake_get_budget(l, &budget) ||
+      gmlake_free(l, p, NULL) || block.piece_count != 1 || gmlake_pool_destroy(l, pool) ||
       n > budget.total_bytes || gmlake_buffer_destroy(l, b, NULL))
     return 1;
   return gmlake_destroy(l) != GMLAKE_OK;

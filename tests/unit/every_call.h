@@ -43,10 +43,6 @@ static gmlake_result every_mark(void) {
   return gmlake_mark_stream(lake, NULL, GMLAKE_STREAM_PLAIN);
 }
 static gmlake_result every_forget(void) { return gmlake_forget_stream(lake, NULL); }
-static gmlake_result every_get_allocation(void) {
-  gmlake_allocation_info info;
-  return gmlake_get_allocation(lake, every.live, &info);
-}
 static gmlake_result every_get_pieces(void) {
   size_t count;
   return gmlake_get_pieces(lake, every.live, NULL, 0, &count);
@@ -57,7 +53,7 @@ static gmlake_result every_query(void) {
   return gmlake_query(lake, &nothing, NULL, &info);
 }
 static gmlake_result every_find(void) {
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   return gmlake_find(lake, every.live, &info);
 }
 static gmlake_result every_get_chunks(void) {
@@ -154,7 +150,6 @@ static const struct every_row {
                   {"record_stream", every_record},
                   {"mark_stream", every_mark},
                   {"forget_stream", every_forget},
-                  {"get_allocation", every_get_allocation},
                   {"get_pieces", every_get_pieces},
                   {"query", every_query},
                   {"find", every_find},

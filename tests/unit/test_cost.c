@@ -121,7 +121,7 @@ static void swept_runs(size_t count) {
 /* Beside many live windows, each of two chunks that do not lie together. */
 static void questions(size_t count) {
   gmlake_alloc_desc wanted = request(512, 0, NULL);
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   gmlake_query_info answer;
   void *behind[16];
   size_t i, parts;

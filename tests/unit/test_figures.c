@@ -8,8 +8,8 @@ static void judge(gmlake_pool *pool) {
   if (wrong) fail_msg("%s", wrong);
 }
 
-static gmlake_allocation_info found(const void *address) {
-  gmlake_allocation_info info;
+static gmlake_map_entry found(const void *address) {
+  gmlake_map_entry info;
   memset(&info, 0x5A, sizeof(info));
   step(gmlake_find(lake, address, &info));
   return info;
@@ -17,15 +17,15 @@ static gmlake_allocation_info found(const void *address) {
 
 static void assert_found(const void *address, gmlake_kind kind, gmlake_state state, const void *ptr,
                          size_t bytes) {
-  const gmlake_allocation_info info = found(address);
+  const gmlake_map_entry info = found(address);
   assert_int_equal(info.kind, kind);
   assert_int_equal(info.state, state);
-  assert_ptr_equal(info.ptr, ptr);
+  assert_int_equal(info.address, (uintptr_t)ptr);
   assert_int_equal(info.bytes, bytes);
 }
 
 static void assert_nothing_at(const void *address) {
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   char text[64];
   step_error(gmlake_find(lake, address, &info), UNKNOWN_POINTER);
   (void)snprintf(text, sizeof(text), "address is 0x%llx: no memory of this lake",

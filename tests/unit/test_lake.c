@@ -269,7 +269,7 @@ static struct {
 
 /* On this lake to allocate, to grow and to commit is refused, and so is nothing else. */
 static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
-  gmlake_allocation_info known;
+  gmlake_map_entry known;
   gmlake_budget budget;
   gmlake_pool *pool;
   size_t count;
@@ -284,7 +284,7 @@ static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
   assert_error(gmlake_buffer_commit(from, oom.buffer, 5 * C, C, LEGACY), INVALID_ARGUMENT);
   assert_ok(gmlake_buffer_discard(from, oom.buffer, C, C, LEGACY));
   assert_ok(gmlake_buffer_resize(from, oom.buffer, C, LEGACY));
-  assert_ok(gmlake_get_allocation(from, oom.to_free, &known));
+  assert_ok(gmlake_find(from, oom.to_free, &known));
   assert_ok(gmlake_get_pieces(from, oom.to_free, NULL, 0, &count));
   assert_ok(gmlake_get_budget(from, &budget));
   assert_ok(gmlake_check(from));
@@ -386,7 +386,7 @@ CASE(numbers_of_streams_lack_like_memory) {
 
 /* What rounding adds to an exclusive block stands in 32 bits, so chunks end at 1 GiB. */
 CASE(chunks_are_at_most_a_gibibyte) {
-  gmlake_allocation_info info;
+  gmlake_map_entry info;
   void *p;
   prepare_books(0, 0, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = (size_t)2 << 30;
@@ -394,7 +394,7 @@ CASE(chunks_are_at_most_a_gibibyte) {
   desc.chunk_bytes = (size_t)1 << 30;
   open_lake();
   p = take_flags(1, GMLAKE_EXCLUSIVE);
-  step(gmlake_get_allocation(lake, p, &info));
+  step(gmlake_find(lake, p, &info));
   assert_int_equal(info.requested_bytes, 1);
   drop(p);
   assert_int_equal(stats().requested_bytes, 0);
