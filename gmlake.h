@@ -823,8 +823,8 @@ typedef struct gmlake_step {
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole request */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
-  const char *label; /* of the request that it serves; BUFFER: the buffer's; NULL: it has none */
-  gmlake_pool *pool; /* that was asked; BUFFER: the buffer's; NULL: the default one, or none */
+  const char *label; /* of the request that it serves, or of the buffer; NULL: it has none */
+  gmlake_pool *pool; /* that was asked, or the buffer's; NULL: the default one, or none */
 } gmlake_step;
 
 /* The observer is told of every step, in order, with the state lock held. It must be quick and may
@@ -1642,13 +1642,6 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
-/* Rounds a size up. 0: the sum overflows, and *out is not written. */
-static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
-  if (value > SIZE_MAX - (unit_pow2 - 1)) return 0;
-  *out = (value + unit_pow2 - 1) & ~(unit_pow2 - 1);
-  return 1;
-}
-
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -2023,13 +2016,6 @@ static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
   return a->its.hole != b->its.hole ? a->its.hole < b->its.hole : a->at < b->at;
 }
 
-/* The block behind b in the ring of the bin, in which b stands, or with b NULL the first one. NULL:
-   no more. */
-static inline gmlk_block *gmlk_bin_next(const gmlk_bins *bins, unsigned bin, const gmlk_block *b) {
-  const gmlk_link *ring = &bins->rings[bin], *next = b ? b->as.link.next : ring->next;
-  return next != ring ? (gmlk_block *)(uintptr_t)next : NULL;
-}
-
 /* Of the first blocks of the bin, the smallest with at least `grains`; NULL: none has. */
 static inline gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uint32_t grains) {
   const gmlk_link *ring = &bins->rings[bin], *link = ring->next;
@@ -2106,8 +2092,8 @@ static unsigned gmlk_bin_down(const gmlk_bins *bins, unsigned bin) {
    use. NULL: no more. */
 static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->its.hole);
-  gmlk_block *next = gmlk_bin_next(bins, bin, block);
-  if (next) return next;
+  gmlk_link *next = block->as.link.next;
+  if (next != &bins->rings[bin]) return (gmlk_block *)(void *)next;
   bin = gmlk_bin_from(bins, bin + 1);
   return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0) : NULL;
 }
@@ -4576,8 +4562,9 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
    TRANSIENT the request asks with the number of its pool's loan. */
 static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
   const size_t alignment = r->desc->alignment ? r->desc->alignment : GMLK_GRAIN;
-  const size_t chunk = r->arena->chunk_bytes;
-  size_t unit = r->is_whole ? chunk : GMLK_GRAIN, bytes;
+  const size_t chunk = r->arena->chunk_bytes, unit = r->is_whole ? chunk : GMLK_GRAIN;
+  const size_t most = GMLK_GRAIN * (size_t)GMLK_GRAINS_MAX - chunk;
+  const size_t bytes = (gmlk_min(gmlk_max(r->bytes, 1), most + 1) + unit - 1) & ~(unit - 1);
   if (!gmlk_is_pow2(alignment) || alignment > chunk)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
@@ -4590,9 +4577,7 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
     r->requester.stream = r->desc->pool->loan.number;
   }
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
-  if (gmlk_size_round_up(gmlk_max(r->bytes, 1), unit, &bytes) &&
-      bytes <= GMLK_GRAIN * (size_t)GMLK_GRAINS_MAX - chunk) /* else it is too large: 0 */
-    r->grains = (uint32_t)(bytes / GMLK_GRAIN);
+  if (bytes <= most) r->grains = (uint32_t)(bytes / GMLK_GRAIN); /* else it is too large: 0 */
   return GMLAKE_OK;
 }
 
@@ -5510,9 +5495,11 @@ static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const
   gmlk_tell_step(l, &step);
 }
 
-/* Tells of a call that succeeded, and the stream that it named. */
+/* Tells of a call that succeeded: the stream that it named, or NONE; the buffer that it was on, or
+   NULL. */
 static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream stream, uint64_t address,
-                           size_t bytes, size_t asked_bytes, const char *reason) {
+                           size_t bytes, size_t asked_bytes, const gmlake_buffer *buffer,
+                           const char *reason) {
   gmlake_step step;
   if (!l->is_observed) return;
   gmlk_step_begin(l, NULL, kind, reason, &step);
@@ -5520,6 +5507,8 @@ static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream strea
   step.address = address;
   step.bytes = bytes;
   step.asked_bytes = asked_bytes;
+  step.label = buffer ? buffer->label : NULL;
+  step.pool = buffer ? buffer->arena->owner : NULL;
   gmlk_tell_step(l, &step);
 }
 
@@ -8318,7 +8307,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     reason = "pending: other streams may still use it";
   else if (value == GMLAKE_STREAM_NONE)
     reason = "free for every stream";
-  gmlk_tell_call(l, GMLAKE_STEP_FREE, value, address, bytes, bytes - slack, reason);
+  gmlk_tell_call(l, GMLAKE_STEP_FREE, value, address, bytes, bytes - slack, NULL, reason);
   return GMLAKE_OK;
 }
 
@@ -9447,7 +9436,6 @@ static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_po
 static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
                                         gmlake_buffer **out_buffer) {
   size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
-  gmlake_step step;
   gmlake_buffer *b;
   gmlk_arena *a;
   gmlake_result result =
@@ -9474,15 +9462,8 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   b->next = a->buffers;
   a->buffers = b;
   l->stats.buffer_count++;
-  if (l->is_observed) {
-    gmlk_step_begin(l, NULL, GMLAKE_STEP_BUFFER, "a buffer was created", &step);
-    step.address = gmlk_buffer_address(b);
-    step.bytes = a->chunk_bytes;
-    step.asked_bytes = b->max_bytes;
-    step.label = b->label;
-    step.pool = a->owner;
-    gmlk_tell_step(l, &step);
-  }
+  gmlk_tell_call(l, GMLAKE_STEP_BUFFER, GMLAKE_STREAM_NONE, gmlk_buffer_address(b), a->chunk_bytes,
+                 b->max_bytes, b, "a buffer was created");
   *out_buffer = b;
   return GMLAKE_OK;
 }
@@ -9573,7 +9554,7 @@ static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change
   if (!result && change->from < change->to)
     gmlk_tell_call(l, change->is_commit ? GMLAKE_STEP_COMMIT : GMLAKE_STEP_DISCARD, value,
                    gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes,
-                   (change->to - change->from) * b->arena->chunk_bytes, 0,
+                   (change->to - change->from) * b->arena->chunk_bytes, 0, b,
                    change->is_commit ? "the range has memory" : "the range has none any more");
   return result;
 }
@@ -13415,7 +13396,7 @@ GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_strea
     return gmlk_leave(l, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
   bytes = b->grains * GMLK_GRAIN;
   gmlk_tell_call(l, GMLAKE_STEP_USE, stream, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->its.slack,
-                 "the block is used on this stream, too");
+                 NULL, "the block is used on this stream, too");
   return gmlk_leave(l, GMLAKE_OK);
 }
 
@@ -13819,7 +13800,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmla
   b->lake = NULL;
   b->arena->destroyed_count++;
   l->stats.buffer_count--;
-  gmlk_tell_call(l, GMLAKE_STEP_END, stream, gmlk_buffer_address(b), 0, 0,
+  gmlk_tell_call(l, GMLAKE_STEP_END, stream, gmlk_buffer_address(b), 0, 0, b,
                  "a buffer was destroyed");
   return gmlk_leave(l, GMLAKE_OK);
 }

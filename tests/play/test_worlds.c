@@ -267,12 +267,13 @@ static void put_tag(unsigned stream, uint64_t ticket) {
 }
 
 static void put_list(const gmlk_bins *bins) {
-  const gmlk_block *b;
+  const gmlk_link *link;
   unsigned bin;
   for (bin = 0; bins && bin < GMLK_BINS_EXACT; bin++) {
-    b = gmlk_bin_next(bins, bin, NULL);
-    if (!b || !gmlk_bin_next(bins, bin, b)) continue;
-    for (put(bin); b; b = gmlk_bin_next(bins, bin, b)) put(b->at);
+    link = bins->rings[bin].next;
+    if (link->next == &bins->rings[bin]) continue; /* it has one, or none */
+    for (put(bin); link != &bins->rings[bin]; link = link->next)
+      put(((const gmlk_block *)(const void *)link)->at);
   }
   put(GMLK_BINS_EXACT);
 }
