@@ -2766,9 +2766,10 @@ typedef struct gmlk_arena {
 #define GMLK_SMALL_RESERVE_FROM 32u  /* slots that an arena has before, and that it may still get */
 #endif
 
-/* The first slot that begins at this grain or behind it. */
-static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
-  return (uint32_t)(((uint64_t)at + a->chunk_grains - 1) >> a->chunk_log);
+/* How many chunks have so many grains. That is also the first slot which begins at this grain or
+   behind it. */
+static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
+  return (uint32_t)((grains + a->chunk_grains - 1) >> a->chunk_log);
 }
 
 /* The address of what lies so many bytes behind slot 0's first. O(extents). */
@@ -3118,18 +3119,19 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   gmlk_bins_insert(a->bins[stream], b, b->grains);
 }
 
-/* Takes [at, at + grains) out of the free blocks that hold it. The blocks in it become reserved,
-   keep tags and epochs, and are not joined. Returns the first of them. pre: the range is free;
-   `first` holds `at`; two records are reserved. */
+/* Takes [at, at + grains) out of the free blocks, or the unbacked one, that hold it. The blocks in it
+   become reserved, keep tags and epochs, and are not joined. Returns the first of them. pre: the
+   range is free, or unbacked; `first` holds `at`; two records are reserved. */
 static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
                                       uint32_t grains) {
+  const unsigned state = first->state;
   uint32_t end = at + grains;
   gmlk_block *b = first;
   gmlk_unlink_free(a, b);
   if (b->at < at) {
     b = gmlk_split(a, b, at - b->at);
     first = b->next;
-    gmlk_link_free(a, b, GMLK_FREE);
+    gmlk_link_free(a, b, state);
     b = first;
   }
   while (b->at + b->grains < end) {
@@ -3139,9 +3141,9 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   if (b->at + b->grains > end) {
     gmlk_block *front = gmlk_split(a, b, end - b->at);
     if (first == b) first = front;
-    gmlk_link_free(a, front->next, GMLK_FREE);
+    gmlk_link_free(a, front->next, state);
   }
-  a->free_grains -= grains;
+  if (state == GMLK_FREE) a->free_grains -= grains;
   return first;
 }
 
@@ -3986,7 +3988,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
   while (slot <= a->slot_count) {
     gmlk_block *b = a->firsts[slot];
     uint32_t boundary = slot << a->chunk_log, end = b->at + b->grains;
-    slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
+    slot = end > boundary ? gmlk_chunks_for(a, end) : slot + 1;
     if (!gmlk_may_take(streams, requester, b)) {
       b = b->prev; /* a range that ends here and is shorter than a chunk meets no other end */
       if (b->at + b->grains != boundary || !gmlk_may_take(streams, requester, b)) continue;
@@ -5317,17 +5319,8 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
 
 /* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
-  uint32_t at = slot << a->chunk_log, grains = count << a->chunk_log;
-  gmlk_block *b = gmlk_locate(a, at);
-  gmlk_unlink_free(a, b);
-  if (b->at < at) {
-    b = gmlk_split(a, b, at - b->at)->next;
-    gmlk_link_free(a, b->prev, GMLK_UNBACKED);
-  }
-  if (b->grains > grains) {
-    b = gmlk_split(a, b, grains);
-    gmlk_link_free(a, b->next, GMLK_UNBACKED);
-  }
+  const uint32_t at = slot << a->chunk_log;
+  gmlk_block *b = gmlk_reserve_range(a, gmlk_locate(a, at), at, count << a->chunk_log);
   b->flags = a->keeps_apart ? GMLK_APART : 0;
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
@@ -5433,13 +5426,10 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
    Tells desc.observer of steps. Owns nothing. pre: state_lock is held. O(1), plus the
    observer's own time. Cannot fail. */
 
+/* NONE if the stream is forgotten. */
 static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
-  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
-}
-
-/* The same; NONE if the stream is forgotten. */
-static gmlake_stream gmlk_stream_known(const gmlake *l, unsigned stream) {
-  return gmlk_stream_shown(l, stream && l->streams.items[stream]->is_forgotten ? 0 : stream);
+  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  return s && !s->is_forgotten ? s->value : GMLAKE_STREAM_NONE;
 }
 
 /* Fills in a step for a request; r may be NULL: for none. */
@@ -6651,10 +6641,6 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
 
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
 
-static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
-  return (uint32_t)((grains + a->chunk_grains - 1) >> a->chunk_log);
-}
-
 /* The grains of the usable free runs beside b: the one that ends where b begins, from its first
    aligned grain on, and the one that begins where b ends. New chunks in b make one run with them.
    0: none, or a policy keeps blocks apart. `by` is for whom chunks are created, NULL: for a piece
@@ -7222,10 +7208,9 @@ static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_
 static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
                                      uint32_t grains) {
   if (b->at + b->grains - at >= grains) stream = b->stream; /* else b's run is the stream's */
-  b = gmlk_reserve_range(a, b, at, grains);
-  while (b->grains < grains) b = gmlk_join(a, b);
-  b->stream = (uint16_t)stream;
-  a->small.reserve = b;
+  a->small.reserve = gmlk_take(a, b, at, grains);
+  a->small.reserve->state = GMLK_RESERVED;
+  a->small.reserve->stream = (uint16_t)stream;
 }
 
 /* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from the
@@ -7701,7 +7686,7 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
   gmlk_trim_forget(a);
   while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->prev;
   at = b->at + b->grains + ((0 - b->at - b->grains) & (align - 1));
-  slot = gmlk_slot_from(a, at);
+  slot = gmlk_chunks_for(a, at);
   if (slot < a->area.limit)
     most = gmlk_max(most, (slot << a->chunk_log) - at +
                               (gmlk_min(chunks, a->area.limit - slot) << a->chunk_log));
@@ -7811,7 +7796,7 @@ static gmlake_result gmlk_dry_run_growth(gmlake *l, gmlk_request *r, gmlk_reques
   if (requester.may_wait == GMLAKE_DEVICE_WAIT && r->shortfall &&
       r->piece_count) { /* another chunk than the last may be used in part */
     gmlk_piece *last = &a->pieces[r->piece_count - 1];
-    const uint32_t end = gmlk_slot_from(a, last->at + last->grains) << a->chunk_log;
+    const uint32_t end = gmlk_chunks_for(a, last->at + last->grains) << a->chunk_log;
     *last = gmlk_piece_with(last->at, end - last->at);
     wait = gmlk_pieces_wait(l, a, requester, a->pieces, r->piece_count);
   }
@@ -9790,12 +9775,14 @@ static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   return sum;
 }
 
-/* Unmaps windows, pages, chunks at home; each once its copies are complete. Stops at an error. */
-static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
+/* Unmaps windows, pages, chunks at home; with `copies`, each once its contents are copied. Stops at an
+   error. */
+static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a, int copies) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x;
   uint32_t i;
+  a->copies.next = a->copies.done = copies ? 0 : a->copies.count;
   while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
     if (!x->is_window && x->mapped) result = gmlk_copies_out(batch, a, x->address, a->chunk_bytes);
     if (!result) result = gmlk_alias_unmap(batch, a, x);
@@ -9808,14 +9795,15 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   return result;
 }
 
-/* Maps all that is not mapped and creates the chunks that are missing, which get marks. Contents
-   are copied back to what is already mapped while the rest is being mapped. Stops at the first
-   error; then copies may run. */
-static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
+/* Maps all that is not mapped and creates the chunks that are missing, which get marks. With
+   `copies`, contents are copied back to what is already mapped while the rest is being mapped. Stops
+   at the first error; then copies may run. */
+static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a, int copies) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x;
   uint32_t i;
+  a->copies.next = a->copies.done = copies ? 0 : a->copies.count;
   for (i = 0; i < a->slot_count && !result; i++) {
     gmlk_chunk *chunk = &a->chunks.items[i];
     const int was_home = chunk->is_home;
@@ -9859,14 +9847,12 @@ static void gmlk_chunks_drop(gmlk_batch *batch, gmlk_arena *a, int only_new) {
 static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = 0;
   GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (!result) result = gmlk_unmap_all(batch, a);
+    if (!result) result = gmlk_unmap_all(batch, a, 1);
   if (!result) return 1;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     (void)gmlk_copies_wait(batch, a, 1);
-    a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
-    if (!undone) undone = gmlk_map_all(batch, a);
+    if (!undone) undone = gmlk_map_all(batch, a, 0);
   }
   return undone != GMLAKE_OK;
 }
@@ -9959,18 +9945,15 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   gmlake_result result;
   gmlk_batch batch;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = a->copies.count;
   result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (!result) result = gmlk_unmap_all(&batch, a); /* what is still mapped */
-  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = 0;
+    if (!result) result = gmlk_unmap_all(&batch, a, 0); /* what is still mapped */
   GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (!result) result = gmlk_map_all(&batch, a);
+    if (!result) result = gmlk_map_all(&batch, a, 1);
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     if (!result || !batch.has_begun) break;
     (void)gmlk_copies_wait(&batch, a, 0);
-    a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
-    if (!gmlk_unmap_all(&batch, a)) gmlk_chunks_drop(&batch, a, 1);
+    if (!gmlk_unmap_all(&batch, a, 0)) gmlk_chunks_drop(&batch, a, 1);
   }
   result = gmlk_batch_end(l, &batch);
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
@@ -10333,7 +10316,7 @@ static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t epoch, gmla
   if (stream == GMLK_GRAPH_OWNED || (stream && l->streams.items[stream]->is_capture))
     e->state = GMLAKE_STATE_GRAPH;
   else if (!is_done)
-    e->stream = gmlk_stream_known(l, stream);
+    e->stream = gmlk_stream_shown(l, stream);
 }
 
 /* What a block of a home arena is, or a window, whose own record b is. */
@@ -10351,7 +10334,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
     e.address = gmlk_address_of(a, b);
     e.requested_bytes = e.bytes - b->its.slack;
     e.flags = b->flags & GMLK_ALLOC_FLAGS;
-    e.stream = gmlk_stream_known(l, gmlk_own_stream(l, b));
+    e.stream = gmlk_stream_shown(l, gmlk_own_stream(l, b));
     e.age = a->records->serial - b->u.serial;
     extra = b->as.extra;
     e.user_data = extra ? extra->user_data : 0;
@@ -14207,7 +14190,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
   uint32_t n;
   gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
-  for (n = gmlk_slot_from(a, b->at); n < gmlk_slot_from(a, b->at + b->grains); n++)
+  for (n = gmlk_chunks_for(a, b->at); n < gmlk_chunks_for(a, b->at + b->grains); n++)
     gmlk_expect(c, a->firsts[n] == b, "A4: a slot's first block is wrong");
   switch (b->state) {
   case GMLK_FREE:
