@@ -6565,14 +6565,12 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
   return b->count * chunk - slack;
 }
 
-/* Makes records for the pages of [0, count), and for as many again; 0: no host memory. */
+/* Makes records for the pages of [0, count), and for more; 0: no host memory. */
 static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
-  uint32_t most = b->va->grains, i = b->page_count;
+  uint32_t i = b->page_count;
   size_t capacity = i;
   if (count <= i) return 1;
-  most = most - i < i ? most : 2 * i;
-  if (!gmlk_host_resize(&l->host, &b->pages, &capacity, gmlk_max(most, count), sizeof(gmlk_alias)))
-    return 0;
+  if (!gmlk_host_grow(&l->host, &b->pages, &capacity, count - 1, sizeof(gmlk_alias))) return 0;
   b->page_count = (uint32_t)capacity;
   for (; i < b->page_count; i++) {
     b->pages[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
@@ -7309,12 +7307,9 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   for (w = a->windows.idle_first; w; w = w->idle_next) q->view.window_count++;
   bytes = (2 * q->view.block_count + 2) * sizeof(gmlake_piece) +
           q->view.window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
-  if (bytes > l->view.bytes) {
-    gmlk_host_free(&l->host, l->view.memory, l->view.bytes);
-    l->view.memory = gmlk_host_alloc(&l->host, bytes * 2);
-    l->view.bytes = l->view.memory ? bytes * 2 : 0;
-    if (!l->view.memory) return 0;
-  }
+  if (bytes > l->view.bytes &&
+      !gmlk_host_resize(&l->host, &l->view.memory, &l->view.bytes, bytes * 2, 1))
+    return 0;
   memset(l->view.memory, 0, bytes); /* so that what a policy forgets to write is 0 */
   windows = (gmlake_window_info *)l->view.memory;
   q->numbers = (uint64_t *)(void *)(windows + q->view.window_count);
