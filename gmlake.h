@@ -3119,8 +3119,8 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   gmlk_bins_insert(a->bins[stream], b, b->grains);
 }
 
-/* Takes [at, at + grains) out of the free blocks, or the unbacked one, that hold it. The blocks in it
-   become reserved, keep tags and epochs, and are not joined. Returns the first of them. pre: the
+/* Takes [at, at + grains) out of the free blocks, or the unbacked one, that hold it. The blocks in
+   it become reserved, keep tags and epochs, and are not joined. Returns the first of them. pre: the
    range is free, or unbacked; `first` holds `at`; two records are reserved. */
 static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
                                       uint32_t grains) {
@@ -9770,8 +9770,8 @@ static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   return sum;
 }
 
-/* Unmaps windows, pages, chunks at home; with `copies`, each once its contents are copied. Stops at an
-   error. */
+/* Unmaps windows, pages, chunks at home; with `copies`, each once its contents are copied. Stops at
+   an error. */
 static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a, int copies) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
@@ -9791,8 +9791,8 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a, int copies
 }
 
 /* Maps all that is not mapped and creates the chunks that are missing, which get marks. With
-   `copies`, contents are copied back to what is already mapped while the rest is being mapped. Stops
-   at the first error; then copies may run. */
+   `copies`, contents are copied back to what is already mapped while the rest is being mapped.
+   Stops at the first error; then copies may run. */
 static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a, int copies) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
