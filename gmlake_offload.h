@@ -241,24 +241,23 @@ HOW A SESSION WORKS
      device tell how long the steps take, and how fast the link is.
   4. Planning. When the events of one iteration are complete, the session makes a graph of it, in a
      thread of its own where the backend starts one, as CUDA's does: so no step of the program waits
-     for a plan. Else it does a slice of the work in each begin and mark (plan_work_max of the
-     statistics): about 1 ms, counted in steps and not timed, so that equal programs are planned
-     equally, as on the mock. Meanwhile the last schedule serves. In the graph is what the iteration
-     did: in whole chunks, from the tensor's allocation to its end, beginning where the fewest bytes
-     of tensors that come and go are there. TENSILE plans that graph for limit_bytes, without
-     recomputation and without added time. Where that plan is still above the limit, the tensors
-     whose next use is farthest away leave too, each right behind its last use. The session turns
-     all that into a schedule: after which step what leaves, and what comes back. The copies back
-     follow each other as late as they can, or later where there is no room before. That is one
-     schedule of several: in others only the farthest next use counts, tensors come back as early as
-     there is room, nothing leaves in vain, what the host has already leaves first, or somewhat more
-     leaves than has to, which is room for what comes back. Each is simulated on a clock. Another
-     one is taken if it is faster by one part in 33, or if it maps less and is not slower by that.
-     When the next iteration is the same, the session plans once more, with its times. The schedule
-     that it has is one of those that are compared then. In the first iterations the host pins and
-     maps memory, and the device waits for it. So after four that were the same, and after nine, one
-     more is timed: where a step was faster, that time counts. If all steps together are faster by
-     one part in 16, the session plans again.
+     for a plan, and the last schedule serves meanwhile. Else, as on the mock, it plans at once, in
+     the begin or mark in which the last events are read: equal programs are planned equally. In the
+     graph is what the iteration did: in whole chunks, from the tensor's allocation to its end,
+     beginning where the fewest bytes of tensors that come and go are there. TENSILE plans that
+     graph for limit_bytes, without recomputation and without added time. Where that plan is still
+     above the limit, the tensors whose next use is farthest away leave too, each right behind its
+     last use. The session turns all that into a schedule: after which step what leaves, and what
+     comes back. The copies back follow each other as late as they can, or later where there is no
+     room before. That is one schedule of several: in others only the farthest next use counts,
+     tensors come back as early as there is room, nothing leaves in vain, what the host has already
+     leaves first, or somewhat more leaves than has to, which is room for what comes back. Each is
+     simulated on a clock. Another one is taken if it is faster by one part in 33, or if it maps
+     less and is not slower by that. When the next iteration is the same, the session plans once
+     more, with its times. The schedule that it has is one of those that are compared then. In the
+     first iterations the host pins and maps memory, and the device waits for it. So after four that
+     were the same, and after nine, one more is timed: where a step was faster, that time counts. If
+     all steps together are faster by one part in 16, the session plans again.
   5. Sizes. What repeats is the order of steps and who makes what. Other sizes are no drift, and the
      schedule is for the largest that were seen: when all together have grown by one part in 16, a
      new one is made; when three iterations in a row have the same smaller ones, too. What it makes
@@ -388,9 +387,9 @@ COSTS
   job of moderate size. A simulation is four iterations of a run: of each better plan that waits, if
   the job has at most 5,000 accesses. A session plans without added time and makes 16 schedules.
   That takes about 1,700 steps of work, of 10 ns each, for each step of an iteration: of a Trainer
-  with 16,000 steps .4 to .9 s of an H200's host. Without a thread each begin and mark does 131,072
-  of them, and what comes last is ended: up to what is linear in an iteration. To decide which
-  regions are kept takes up to 17 bounds and eight plans of four schedules. Running: linear in
+  with 16,000 steps .4 to .9 s of an H200's host. Where a thread plans, what a call does beside its
+  own work is at most linear in an iteration. To decide which regions are kept takes up to 17 bounds
+  and eight plans of four schedules. Running: linear in
   accesses and events; O(log n) for each node of a memgraph.
 
 Licence: MIT, at the end of this file. */
@@ -761,9 +760,9 @@ typedef struct gmlake_offload_backend {
   size_t divisor; /* 0 or 1, except in the mock, where `divisor` bytes of a tensor are one byte of
                      memory: an allocation has at least bytes / divisor bytes, and a tensor whose
                      place in an arena is at `offset` begins at offset / divisor */
-  /* May be NULL. A session plans in a thread that this starts: it calls
-     run(arg) there; thread_join waits until that has returned. Without it, or where it fails, a
-     session plans in the caller's thread, a slice in each begin and mark. */
+  /* May be NULL. A session plans in a thread that this starts: it calls run(arg) there; thread_join
+     waits until that has returned. Without it, or where it fails, a session plans at once, in the
+     caller's thread. */
   int (*thread_start)(void *user, void (*run)(void *arg), void *arg, void **out_thread);
   void (*thread_join)(void *user, void *thread);
 } gmlake_offload_backend;
@@ -1111,7 +1110,8 @@ typedef struct gmlake_offload_session_stats {
      so much has to leave before the step that needs the most memory, and to come back behind it. */
   uint64_t least_ns;
   uint64_t region_count, kept_region_count; /* of the last iteration; 0: none yet */
-  /* Steps of planning, of about 10 ns: so far, also in a thread that has ended; in one call. */
+  /* Steps of planning, of about 10 ns: so far, also in a thread that has ended; the most in a
+     call. */
   uint64_t plan_work, plan_work_max;
 } gmlake_offload_session_stats;
 
@@ -1552,6 +1552,9 @@ static void gmlo_store(int *at, int value) {
   *(volatile int *)at = value;
 #endif
 }
+
+/* Whether another thread has asked to stop. NULL: none does. */
+static int gmlo_stops(const int *stops) { return stops != NULL && gmlo_load(stops); }
 
 static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
   *value += bytes;
@@ -2095,43 +2098,26 @@ static gmlake_offload_result gmlo_graph_measure(gmlake_offload_graph *graph) {
   return GMLAKE_OFFLOAD_OK;
 }
 
-#define GMLO_SEAL_PARTS 5u /* each linear */
-
-static gmlake_offload_result gmlo_graph_seal_part(gmlake_offload_graph *graph, unsigned part) {
-  switch (part) {
-  case 0:
-    graph->order = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->order);
-    graph->position =
-        (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->position);
-    graph->access_begin =
-        (size_t *)gmlo_take(&graph->scope, graph->tensor_count + 1, sizeof *graph->access_begin);
-    graph->accesses =
-        (gmlo_access *)gmlo_take(&graph->scope, graph->ref_count, sizeof *graph->accesses);
-    if (graph->order == NULL || graph->position == NULL || graph->access_begin == NULL ||
-        graph->accesses == NULL) {
-      return gmlo_graph_no_memory(graph);
-    }
-    gmlo_graph_fill_accesses(graph, NULL);
-    return gmlo_graph_check_makers(graph);
-  case 1:
-    return gmlo_graph_make_successors(graph) ? GMLAKE_OFFLOAD_OK : gmlo_graph_no_memory(graph);
-  case 2:
-    return gmlo_graph_sort(graph);
-  case 3:
-    gmlo_graph_fill_accesses(graph, graph->order);
-    return GMLAKE_OFFLOAD_OK;
-  default:
-    graph->sealed = 1;
-    return gmlo_graph_measure(graph);
-  }
-}
-
 static gmlake_offload_result gmlo_graph_seal(gmlake_offload_graph *graph) {
-  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  unsigned part;
-  for (part = 0; part < GMLO_SEAL_PARTS && result == GMLAKE_OFFLOAD_OK; part++)
-    result = gmlo_graph_seal_part(graph, part);
-  return result;
+  gmlake_offload_result result;
+  graph->order = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->order);
+  graph->position = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->position);
+  graph->access_begin =
+      (size_t *)gmlo_take(&graph->scope, graph->tensor_count + 1, sizeof *graph->access_begin);
+  graph->accesses =
+      (gmlo_access *)gmlo_take(&graph->scope, graph->ref_count, sizeof *graph->accesses);
+  if (graph->order == NULL || graph->position == NULL || graph->access_begin == NULL ||
+      graph->accesses == NULL) {
+    return gmlo_graph_no_memory(graph);
+  }
+  gmlo_graph_fill_accesses(graph, NULL);
+  result = gmlo_graph_check_makers(graph);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (!gmlo_graph_make_successors(graph)) return gmlo_graph_no_memory(graph);
+  result = gmlo_graph_sort(graph);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  gmlo_graph_fill_accesses(graph, graph->order);
+  return gmlo_graph_measure(graph);
 }
 
 static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
@@ -2560,7 +2546,9 @@ struct gmlake_offload_planner {
   gmlake_offload_planner_desc desc;
   gmlo_planner_job *jobs;
   size_t job_count, job_capacity;
-  int changed; /* jobs came or left since the last plan */
+  int changed;      /* jobs came or left since the last plan */
+  const int *stops; /* of a session's thread, which may be asked to stop; else NULL */
+  uint64_t work;    /* steps of all plans so far */
 };
 
 static uint64_t gmlo_mean(const gmlo_planner_job *job, uint32_t op) {
@@ -2853,21 +2841,6 @@ typedef struct gmlo_cell {
 
 #define GMLO_CYCLIC_WORK 8 /* steps that making the cyclic schedule takes for each use, about */
 
-/* What is done with a cyclic schedule, one after the other. */
-typedef enum gmlo_cyclic_phase {
-  GMLO_CYCLIC_STEPS = 0, /* it is made: its steps and slots, */
-  GMLO_CYCLIC_SIZES,     /* the order of its items, */
-  GMLO_CYCLIC_ROOM,      /* room for their uses, */
-  GMLO_CYCLIC_ITEMS,     /* the items, */
-  GMLO_CYCLIC_PROFILE,   /* the bytes in each slot. */
-  GMLO_CYCLIC_PARTS,     /* It is planned: the gaps of what may leave, */
-  GMLO_CYCLIC_FILL,      /* and heaps of them; */
-  GMLO_CYCLIC_DOWN,      /* swaps; */
-  GMLO_CYCLIC_BACK,      /* takes back what is not needed; both again while that lowers the peak */
-  GMLO_CYCLIC_COST,
-  GMLO_CYCLIC_LAST /* takes back what is not needed */
-} gmlo_cyclic_phase;
-
 typedef struct gmlo_profile { /* see >>profile */
   int64_t *tree_max, *tree_add;
   size_t leaf_count, slot_count;
@@ -2909,7 +2882,6 @@ typedef struct gmlo_cyclic {
   size_t use_count;
   gmlo_lane lanes[2];
   gmlo_profile profile;
-  uint32_t only;              /* the job that it is of; NONE: all */
   int paper_mode;             /* in paper mode: one copy at a time, and what else the paper rules */
   int channel[2];             /* the lane whose spans are those of copies out, and in [L4] */
   double overhead;            /* part of base_ns that may be added */
@@ -2927,18 +2899,8 @@ typedef struct gmlo_cyclic {
   uint64_t low_ns;   /* and what was added then */
   int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
-  /* Of a plan that is made in parts: */
-  gmlo_cyclic_phase phase;
-  uint64_t looked, stop; /* steps that `work` leaves out; the present part ends at this sum */
-  int is_at;             /* swaps of one slot are under way: */
-  size_t slot, swapped;  /* the slot, and how many there were */
-  int64_t before;        /* the peak before swaps are taken back, */
-  size_t at, taken_back; /* what is looked at next in this phase, swaps taken back so far, */
-  int rounds;            /* and how often that was done */
+  const int *stops;        /* see gmlake_offload_planner */
 } gmlo_cyclic;
-
-/* Whether the present part of the work is done. */
-static int gmlo_cyclic_stops(const gmlo_cyclic *c) { return c->work + c->looked >= c->stop; }
 
 static uint64_t gmlo_period(const gmlo_cyclic *c) { return c->slot_begin[c->slot_count]; }
 
@@ -3065,13 +3027,18 @@ static int gmlo_cyclic_make_index(gmlo_cyclic *c) {
   return 1;
 }
 
-/* Lists the tensors of all its jobs, largest first. */
-static int gmlo_cyclic_sort_items(gmlo_cyclic *c) {
-  size_t j, t, count = 0;
-  for (j = 0; j < c->job_count; j++)
-    if (c->job_steps[j] != c->job_steps[j + 1]) c->item_count += c->jobs[j].graph->tensor_count;
+/* Makes the tensors of all its jobs items, the largest first, with their uses. */
+static int gmlo_cyclic_make_items(gmlo_cyclic *c) {
+  size_t i, j, t, count = 0, uses = 0;
+  for (j = 0; j < c->job_count; j++) {
+    if (c->job_steps[j] == c->job_steps[j + 1]) continue;
+    c->item_count += c->jobs[j].graph->tensor_count;
+    uses += c->jobs[j].graph->access_count;
+  }
   c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *c->items);
-  if (c->items == NULL) return 0;
+  c->uses = (gmlo_use *)gmlo_take(&c->scope, uses, sizeof *c->uses);
+  c->gaps = (gmlo_gap *)gmlo_take(&c->scope, uses, sizeof *c->gaps);
+  if (c->items == NULL || c->uses == NULL || c->gaps == NULL) return 0;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
     for (t = 0; t < c->jobs[j].graph->tensor_count; t++, count++) {
@@ -3081,28 +3048,8 @@ static int gmlo_cyclic_sort_items(gmlo_cyclic *c) {
     }
   }
   gmlo_sort(c->items, c->items + count, count, sizeof *c->items, gmlo_larger);
-  c->looked += GMLO_CYCLIC_WORK * c->item_count;
+  for (i = 0; i < count; i++) gmlo_item_init(c, &c->items[i]);
   return 1;
-}
-
-static int gmlo_cyclic_make_room(gmlo_cyclic *c) {
-  size_t j, uses = 0;
-  for (j = 0; j < c->job_count; j++)
-    if (c->job_steps[j] != c->job_steps[j + 1]) uses += c->jobs[j].graph->access_count;
-  c->uses = (gmlo_use *)gmlo_take(&c->scope, uses, sizeof *c->uses);
-  c->gaps = (gmlo_gap *)gmlo_take(&c->scope, uses, sizeof *c->gaps);
-  c->looked += 4 * uses;
-  return c->uses != NULL && c->gaps != NULL;
-}
-
-/* Makes items. 1: all are made. */
-static int gmlo_cyclic_make_items(gmlo_cyclic *c) {
-  for (; c->at < c->item_count && !gmlo_cyclic_stops(c); c->at++) {
-    size_t before = c->use_count;
-    gmlo_item_init(c, &c->items[c->at]);
-    c->looked += GMLO_CYCLIC_WORK * (c->use_count - before) + 1;
-  }
-  return c->at == c->item_count;
 }
 
 /* ---- >>link: when a direction of the link is free -----------------------------------------------
@@ -3536,27 +3483,14 @@ static void gmlo_itree_widen(gmlo_cyclic *c, uint32_t id) {
   gmlo_itree_push(c, lo, id);
 }
 
-/* The same for all parts, from `at` on. 1: for all of them. */
-static int gmlo_itree_refill(gmlo_cyclic *c) {
-  size_t i;
-  for (i = 0; c->at == 0 && i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
-  if (c->at == 0) {
-    c->cell_count = 0;
-    c->freed = 0;
-    c->work += c->profile.leaf_count;
-  }
-  while (c->at < c->part_count) { /* at least one: `at` tells that it was begun */
-    gmlo_itree_widen(c, (uint32_t)c->at++);
-    c->work += 2;
-    if (gmlo_cyclic_stops(c)) break;
-  }
-  return c->at == c->part_count;
-}
-
-/* The same at once. */
+/* The same for all parts. */
 static void gmlo_itree_fill(gmlo_cyclic *c) {
-  c->at = 0;
-  while (!gmlo_itree_refill(c)) continue;
+  size_t i;
+  for (i = 0; i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
+  c->cell_count = 0;
+  c->freed = 0;
+  c->work += c->profile.leaf_count + 2 * c->part_count;
+  for (i = 0; i < c->part_count; i++) gmlo_itree_widen(c, (uint32_t)i);
 }
 
 /* The same for all parts that lie over the slot or begin behind it: it has become longer. [C2] */
@@ -3624,18 +3558,19 @@ static void gmlo_cyclic_leave(gmlo_cyclic *c) {
   gmlo_leave(&c->scope);
 }
 
-/* Begins to make the cyclic schedule of job `only`, or of all jobs. Each direction has `share` of
-   its speed. By default that is the speed that it has while the other one is busy too. */
-static void gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t only,
-                              double share) {
+/* Makes the cyclic schedule of job `only`, or of all jobs. Each direction has `share` of its speed.
+   By default that is the speed that it has while the other one is busy too. 0 if host memory is
+   refused. It is to be left in any case. */
+static int gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t only,
+                             double share) {
   const gmlake_offload_planner_desc *desc = &planner->desc;
   int lane;
   size_t j;
   memset(c, 0, sizeof *c);
   c->scope = gmlo_scope_of(&desc->host);
   c->desc = desc;
-  c->only = only;
-  c->work_max = c->stop = UINT64_MAX;
+  c->work_max = UINT64_MAX;
+  c->stops = planner->stops;
   c->paper_mode = (desc->flags & GMLAKE_OFFLOAD_PAPER) != 0;
   c->channel[GMLO_IN] = c->paper_mode ? GMLO_OUT : GMLO_IN;
   c->jobs = planner->jobs;
@@ -3647,14 +3582,12 @@ static void gmlo_cyclic_begin(gmlo_cyclic *c, const gmlake_offload_planner *plan
     if (c->paper_mode || desc->both_bytes_per_s / 2 >= speed) continue;
     c->lanes[lane].bytes_per_s = share * (desc->both_bytes_per_s / 2);
   }
-}
-
-/* The bytes in each slot, and what a try counts from. */
-static int gmlo_cyclic_make_profile(gmlo_cyclic *c) {
-  if (!gmlo_cyclic_make_index(c) || !gmlo_profile_make(c)) return 0;
+  if (!gmlo_cyclic_make_steps(c, only) || !gmlo_cyclic_make_items(c) ||
+      !gmlo_cyclic_make_index(c) || !gmlo_profile_make(c)) {
+    return 0;
+  }
   c->base_ns = gmlo_period(c);
   c->work = GMLO_CYCLIC_WORK * c->use_count; /* that were looked at */
-  c->looked += 2 * (c->item_count + c->slot_count) - c->work;
   return 1;
 }
 
@@ -3913,7 +3846,6 @@ static void gmlo_part_add(gmlo_cyclic *c, size_t item, size_t use, uint32_t wrap
   part->first = (uint32_t)first;
   part->end = (uint32_t)end;
   part->key_max = gmlo_part_key(c, part, c->mode.order);
-  c->looked += 4;
   c->part_count++;
   if (c->gaps[use].part == 0) c->gaps[use].part = (uint32_t)c->part_count;
 }
@@ -3933,7 +3865,6 @@ static size_t gmlo_bytes_min(const gmlo_cyclic *c) {
 static void gmlo_parts_add(gmlo_cyclic *c, size_t i) {
   const gmlo_item *item = &c->items[i];
   size_t u;
-  c->looked += 2 + 4 * (item->use_end - item->use_begin);
   for (u = item->use_begin; u < item->use_end; u++) {
     size_t first = c->steps[c->uses[u].step].hi + 1;
     if (c->gaps[u].state != GMLO_KEPT) continue;
@@ -3946,20 +3877,16 @@ static void gmlo_parts_add(gmlo_cyclic *c, size_t i) {
   }
 }
 
-/* Goes on making the parts of all gaps of tensors that may leave. 1: that is done; 0: there is more
-   to do; -1: host memory is refused. Items are sorted by size. */
+/* Makes the parts of all gaps of tensors that may leave, and heaps of them. 0 if host memory is
+   refused. Items are sorted by size. */
 static int gmlo_parts_make(gmlo_cyclic *c) {
-  size_t bytes_min = gmlo_bytes_min(c);
-  if (c->parts == NULL) {
-    c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
-    c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
-    if (c->parts == NULL || c->heaps == NULL) return -1;
-  }
-  for (; c->at < c->item_count && c->items[c->at].bytes >= bytes_min; c->at++) {
-    if (gmlo_cyclic_stops(c)) return 0;
-    gmlo_parts_add(c, c->at);
-  }
-  return 1;
+  size_t i, bytes_min = gmlo_bytes_min(c);
+  c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
+  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
+  if (c->parts == NULL || c->heaps == NULL) return 0;
+  for (i = 0; i < c->item_count && c->items[i].bytes >= bytes_min; i++) gmlo_parts_add(c, i);
+  gmlo_itree_fill(c);
+  return !c->failed;
 }
 
 /* Leaves the part only the slots for which `placed` would help; NULL: none. [D2] */
@@ -3983,16 +3910,17 @@ static int gmlo_part_falls(const gmlo_cyclic *c, gmlo_part *part, const gmlo_can
   return 1;
 }
 
-/* Swaps one candidate of the slot; in paper mode all that it can. 1: that is done; 0: there is more
-   to do; -1: host memory is refused. */
+/* Swaps one candidate of the slot; in paper mode all that it can. How many; -1: host memory is
+   refused, or the plan is given up. */
 static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
-  while (c->mode.order == GMLO_GREEDY || c->swapped == 0) {
+  int swapped = 0;
+  while (c->mode.order == GMLO_GREEDY || swapped == 0) {
     uint32_t id;
     gmlo_part *part;
     gmlo_gap placed;
     gmlo_candidate k;
     int fits;
-    if (gmlo_cyclic_stops(c)) return 0;
+    if (gmlo_stops(c->stops)) return -1;
     id = gmlo_itree_at(c, slot);
     if (id == GMLAKE_OFFLOAD_NONE) break;
     part = &c->parts[id];
@@ -4005,30 +3933,24 @@ static int gmlo_swap_at(gmlo_cyclic *c, size_t slot) {
     }
     if (c->mode.order == GMLO_RATE && gmlo_part_falls(c, part, &k, &placed)) continue;
     gmlo_swap_commit(c, k.item, k.use, &placed);
-    c->swapped++;
+    swapped++;
     if (c->mode.order == GMLO_GREEDY) gmlo_swap_later(c, k.item, k.use);
   }
-  return c->failed ? -1 : 1;
+  return c->failed ? -1 : swapped;
 }
 
-/* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
-   memory is refused; 0: there is more to do. */
+/* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. 0: as
+   above. */
 static int gmlo_swap_down(gmlo_cyclic *c, int64_t target) {
   int64_t bytes;
-  int done;
-  if (c->freed && !c->is_at) gmlo_itree_fill(c);
-  for (;;) {
-    if (!c->is_at) {
-      c->slot = gmlo_profile_peak(&c->profile, &bytes);
-      if (bytes <= target || c->work >= c->work_max) return 1;
-      c->swapped = 0;
-      c->is_at = 1;
-    }
-    done = gmlo_swap_at(c, c->slot);
-    if (done <= 0) return done;
-    c->is_at = 0;
-    if (c->swapped == 0) return 1;
+  int swapped = 1;
+  if (c->freed) gmlo_itree_fill(c);
+  while (swapped > 0) {
+    size_t slot = gmlo_profile_peak(&c->profile, &bytes);
+    if (bytes <= target || c->work >= c->work_max) break;
+    swapped = gmlo_swap_at(c, slot);
   }
+  return swapped >= 0;
 }
 
 /* Whether a later gap needs the copy that this one makes. */
@@ -4041,13 +3963,12 @@ static int gmlo_gap_is_needed(const gmlo_cyclic *c, const gmlo_item *item, size_
   return 0;
 }
 
-/* Takes back each swap without which no slot has more than `bytes`, smallest tensors first: of the
-   items below `at`. 0: there is more to do. */
-static int gmlo_swap_prune(gmlo_cyclic *c, int64_t bytes) {
-  size_t u;
-  while (c->at > 0 && !gmlo_cyclic_stops(c)) {
-    gmlo_item *item = &c->items[--c->at];
-    if (item->swapped_count != 0) c->looked += 8 * (item->use_end - item->use_begin);
+/* Takes back each swap without which no slot has more than `bytes`, smallest tensors first. How
+   many. */
+static size_t gmlo_swap_prune(gmlo_cyclic *c, int64_t bytes) {
+  size_t i = c->item_count, u, count = 0;
+  while (i-- != 0) {
+    gmlo_item *item = &c->items[i];
     for (u = item->use_begin; item->swapped_count != 0 && u < item->use_end; u++) {
       const gmlo_gap *gap = &c->gaps[u];
       int64_t most;
@@ -4057,10 +3978,10 @@ static int gmlo_swap_prune(gmlo_cyclic *c, int64_t bytes) {
                  : 0;
       if (most + (int64_t)item->bytes > bytes) continue;
       gmlo_swap_undo(c, item, u);
-      c->taken_back++;
+      count++;
     }
   }
-  return c->at == 0;
+  return count;
 }
 
 /* ---- >>cost: the cost model: recompute or stall -------------------------------------------------
@@ -4332,9 +4253,8 @@ static int gmlo_cost_down(gmlo_cyclic *c, int64_t target) {
   while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
     done = gmlo_cost_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
-    c->work += c->use_count / GMLO_SCAN * 4; /* of making slots longer */
-    if (!c->paper_mode && gmlo_swap_down(c, target) < 0)
-      return -1; /* else as Algorithm 3, line 5 */
+    c->work += c->use_count / GMLO_SCAN * 4;                     /* of making slots longer */
+    if (!c->paper_mode && !gmlo_swap_down(c, target)) return -1; /* else as Algorithm 3, line 5 */
     slot = gmlo_profile_peak(&c->profile, &bytes);
     if (bytes >= c->low_bytes) continue;
     c->low_bytes = bytes;
@@ -4343,73 +4263,24 @@ static int gmlo_cost_down(gmlo_cyclic *c, int64_t target) {
   return 0;
 }
 
-/* Swaps were planned: what comes next. */
-static void gmlo_cyclic_is_down(gmlo_cyclic *c) {
-  int64_t bytes;
-  (void)gmlo_profile_peak(&c->profile, &bytes);
-  c->phase = GMLO_CYCLIC_COST;
-  if (c->paper_mode || c->rounds == GMLO_SWAP_ROUNDS || (c->rounds != 0 && bytes >= c->before)) {
-    return;
-  }
-  c->phase = GMLO_CYCLIC_BACK;
-  c->before = bytes;
-  c->at = c->item_count;
-  c->taken_back = 0;
-}
-
-/* Makes the cyclic schedule and plans it, down to the target or as near as possible, up to `stop`.
-   1: it is planned; 0: there is more to do; -1: host memory is refused. */
-static int gmlo_cyclic_go_on(gmlo_cyclic *c, int64_t target) {
-  int64_t bytes;
-  int done;
-  switch (c->phase) {
-  case GMLO_CYCLIC_STEPS:
-    done = gmlo_cyclic_make_steps(c, c->only) ? 1 : -1;
-    c->looked += GMLO_CYCLIC_WORK * c->step_count;
-    break;
-  case GMLO_CYCLIC_SIZES:
-    done = gmlo_cyclic_sort_items(c) ? 1 : -1;
-    break;
-  case GMLO_CYCLIC_ROOM:
-    done = gmlo_cyclic_make_room(c) ? 1 : -1;
-    break;
-  case GMLO_CYCLIC_ITEMS:
-    done = gmlo_cyclic_make_items(c);
-    break;
-  case GMLO_CYCLIC_PROFILE:
-    done = gmlo_cyclic_make_profile(c) ? 1 : -1;
-    break;
-  case GMLO_CYCLIC_PARTS:
-    done = gmlo_parts_make(c);
-    break;
-  case GMLO_CYCLIC_FILL:
-    done = gmlo_itree_refill(c);
-    break;
-  case GMLO_CYCLIC_DOWN:
-    done = gmlo_swap_down(c, target);
-    if (done > 0) gmlo_cyclic_is_down(c);
-    return done < 0 ? -1 : 0;
-  case GMLO_CYCLIC_BACK:
-    if (!gmlo_swap_prune(c, c->before)) return 0;
-    c->rounds++;
-    c->phase = c->taken_back == 0 || c->before <= target ? GMLO_CYCLIC_COST : GMLO_CYCLIC_FILL;
-    c->at = 0;
-    return 0;
-  case GMLO_CYCLIC_COST:
-    if ((c->paper_mode ? target > 0 : c->overhead > 0) && gmlo_cost_down(c, target) < 0) return -1;
+/* Plans the cyclic schedule, down to the target or as near as possible. What is swapped in vain is
+   taken back, and what that leaves of the link serves others, as long as that lowers the peak. 0 if
+   host memory is refused, or the plan is given up. */
+static int gmlo_cyclic_plan(gmlo_cyclic *c, int64_t target) {
+  int64_t bytes, before = INT64_MAX;
+  int rounds;
+  if (!gmlo_parts_make(c)) return 0;
+  for (rounds = 0;; rounds++) {
+    if (!gmlo_swap_down(c, target)) return 0;
     (void)gmlo_profile_peak(&c->profile, &bytes);
-    c->before = bytes > target ? bytes : target;
-    c->at = c->item_count;
-    c->phase = GMLO_CYCLIC_LAST;
-    return c->paper_mode;
-  default:
-    return gmlo_swap_prune(c, c->before);
+    if (c->paper_mode || rounds == GMLO_SWAP_ROUNDS || bytes >= before) break;
+    before = bytes;
+    if (gmlo_swap_prune(c, bytes) == 0 || bytes <= target) break;
   }
-  if (done < 0 || c->failed) return -1;
-  if (done == 0) return 0;
-  c->at = 0;
-  c->phase = (gmlo_cyclic_phase)(c->phase + 1);
-  return 0;
+  if ((c->paper_mode ? target > 0 : c->overhead > 0) && gmlo_cost_down(c, target) < 0) return 0;
+  (void)gmlo_profile_peak(&c->profile, &bytes);
+  if (!c->paper_mode) (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
+  return !c->failed;
 }
 
 /* ---- >>emit: the gaps of a cyclic schedule become a plan ----------------------------------------
@@ -6823,13 +6694,11 @@ static int gmlo_search_paper(gmlake_offload_planner *planner, gmlake_offload_pla
   gmlo_cyclic c;
   int64_t bytes;
   size_t j;
-  int done = 0;
-  gmlo_cyclic_begin(&c, planner, GMLAKE_OFFLOAD_NONE, 1);
+  int done = gmlo_cyclic_begin(&c, planner, GMLAKE_OFFLOAD_NONE, 1);
   c.mode = mode;
-  do done = gmlo_cyclic_go_on(&c, (int64_t)planner->desc.target_bytes);
-  while (done == 0);
-  if (done > 0) (void)gmlo_profile_peak(&c.profile, &bytes);
-  for (j = 0; j < planner->job_count && done > 0; j++) {
+  done = done && gmlo_cyclic_plan(&c, (int64_t)planner->desc.target_bytes);
+  if (done) (void)gmlo_profile_peak(&c.profile, &bytes);
+  for (j = 0; j < planner->job_count && done; j++) {
     if (planner->jobs[j].graph == NULL) continue;
     plans[j] = gmlo_emit_plan(&c, (uint32_t)j, &planner->desc.host);
     if (plans[j] == NULL) {
@@ -6840,7 +6709,7 @@ static int gmlo_search_paper(gmlake_offload_planner *planner, gmlake_offload_pla
     }
   }
   gmlo_cyclic_leave(&c);
-  return done > 0;
+  return done;
 }
 
 #define GMLO_DRIFT_MAX .1  /* by such a part of an iteration's time others have to plan again */
@@ -6876,13 +6745,6 @@ static const gmlo_mode gmlo_modes[] = {
 /* Parts of an iteration's time for which plans are made, if so much is allowed. */
 static const double gmlo_allowances[] = {.01, .02, .03, .05, .1, .2, .3, .5, 1};
 
-typedef enum gmlo_trying { /* what is next in a try */
-                           GMLO_TRYING_NONE = 0,
-                           GMLO_TRYING_PLAN,
-                           GMLO_TRYING_KEEP,
-                           GMLO_TRYING_LEAVE
-} gmlo_trying;
-
 /* Looks for the best of several plans of one job. */
 typedef struct gmlo_search {
   gmlake_offload_planner *planner;
@@ -6895,11 +6757,6 @@ typedef struct gmlo_search {
   uint64_t try_work;   /* steps of the longest try so far, */
   uint64_t still_work; /* and of the longest that added no time */
   gmlake_offload_plan *best;
-  /* Of plans that add no time, which may be made in parts: */
-  gmlo_cyclic cyclic; /* of the present try, */
-  gmlo_trying trying; /* if there is one; */
-  size_t tried, most; /* how many there were, and may be */
-  uint64_t work;      /* for all of them */
 } gmlo_search;
 
 /* Whether plan a is better than the best one: fewer bytes above the goal, then less time, then
@@ -6954,37 +6811,23 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_cyclic *c) {
   return result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Begins with a cyclic schedule that is to be made and planned in that mode. */
-static void gmlo_search_open(gmlo_search *search, gmlo_cyclic *c, size_t number, uint64_t noise) {
-  gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
-  if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
-  gmlo_cyclic_begin(c, search->planner, search->job, search->share);
+/* Makes a cyclic schedule and plans it for the target in that mode. 0 if host memory is refused, or
+   the plan is given up; there is no cyclic schedule then. */
+static int gmlo_search_plan(gmlo_search *search, gmlo_cyclic *c, size_t target_bytes, size_t number,
+                            uint64_t noise) {
+  int done = gmlo_cyclic_begin(c, search->planner, search->job, search->share);
   c->noise = noise;
   c->overhead = search->overhead;
   c->strict = search->strict;
   c->work_max = search->work_left;
-  c->mode = mode;
-}
-
-/* Goes on with planning it: gmlo_cyclic_go_on. If that fails the schedule is gone. */
-static int gmlo_search_go_on(gmlo_search *search, gmlo_cyclic *c, size_t target_bytes) {
-  int done = gmlo_cyclic_go_on(c, (int64_t)target_bytes);
-  if (done == 0) return 0;
+  c->mode = gmlo_modes[number % GMLO_MODES];
+  if (search->share < 1) c->mode.exclusive = 0; /* other jobs may copy then */
+  done = done && gmlo_cyclic_plan(c, (int64_t)target_bytes);
   search->work_left -= c->work < search->work_left ? c->work : search->work_left;
   if (c->work > search->try_work) search->try_work = c->work;
-  if (done < 0) gmlo_cyclic_leave(c);
+  search->planner->work += c->work;
+  if (!done) gmlo_cyclic_leave(c);
   return done;
-}
-
-/* Makes a cyclic schedule and plans it for the target in that mode. 0 if host memory is refused;
-   there is no cyclic schedule then. */
-static int gmlo_search_plan(gmlo_search *search, gmlo_cyclic *c, size_t target_bytes, size_t number,
-                            uint64_t noise) {
-  int done;
-  gmlo_search_open(search, c, number, noise);
-  do done = gmlo_search_go_on(search, c, target_bytes);
-  while (done == 0);
-  return done > 0;
 }
 
 /* Tries one plan for the target in that mode. A choice can raise the peak, by what recomputation
@@ -7028,52 +6871,19 @@ static size_t gmlo_search_tries(const gmlo_search *search) {
   return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
 }
 
-/* Goes on looking for a plan that adds no time: in each mode, then with random choices. 1: that is
-   done; 0: there is more to do; -1: host memory is refused. */
-static int gmlo_search_still_on(gmlo_search *search) {
-  size_t n = search->tried, low = gmlo_search_low(search);
-  int done;
-  if (search->trying == GMLO_TRYING_NONE) {
-    if (n == search->most || (n != 0 && search->best->info.peak_bytes <= low)) return 1;
-    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) {
-      search->tried++;
-      return 0;
-    }
-    gmlo_search_open(search, &search->cyclic, n, n < GMLO_MODES ? 0 : n);
-    search->trying = GMLO_TRYING_PLAN;
-    return 0;
-  }
-  if (search->trying == GMLO_TRYING_PLAN) {
-    done = gmlo_search_go_on(search, &search->cyclic, search->goal_bytes);
-    if (done != 0) search->trying = done > 0 ? GMLO_TRYING_KEEP : GMLO_TRYING_NONE;
-    return done < 0 ? -1 : 0;
-  }
-  if (search->trying == GMLO_TRYING_KEEP) {
-    search->trying = GMLO_TRYING_LEAVE;
-    return gmlo_search_keep(search, &search->cyclic) ? 0 : -1;
-  }
-  gmlo_cyclic_leave(&search->cyclic);
-  search->trying = GMLO_TRYING_NONE;
-  if (n == 0) { /* the first try may take more */
-    search->work_left = search->try_work < search->work ? search->work - search->try_work : 0;
-  }
-  search->tried++;
-  return search->work_left < search->try_work; /* another one would not end */
-}
-
-static void gmlo_search_still_begin(gmlo_search *search, uint64_t work) {
-  size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
-  search->most = gmlo_search_tries(search);
-  search->work = work;
-  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses;
-}
-
+/* Looks for a plan that adds no time: in each mode, then with random choices. 0 if host memory is
+   refused, or the plan is given up. */
 static int gmlo_search_still(gmlo_search *search, uint64_t work) {
-  int done;
-  gmlo_search_still_begin(search, work);
-  do done = gmlo_search_still_on(search);
-  while (done == 0);
-  return done > 0;
+  size_t accesses = search->planner->jobs[search->job].graph->info.access_count, n;
+  size_t most = gmlo_search_tries(search), low = gmlo_search_low(search);
+  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses; /* the first try may take more */
+  for (n = 0; n < most && (n == 0 || search->best->info.peak_bytes > low); n++) {
+    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
+    if (!gmlo_search_try(search, search->goal_bytes, n, n < GMLO_MODES ? 0 : n)) return 0;
+    if (n == 0) search->work_left = search->try_work < work ? work - search->try_work : 0;
+    if (search->work_left < search->try_work) break; /* another one would not end */
+  }
+  return 1;
 }
 
 /* A number from 0 to 1, the n-th of a sequence that fills it evenly, from 0 on. */
@@ -7183,19 +6993,13 @@ static uint64_t gmlo_search_begin(gmlo_search *search, gmlake_offload_planner *p
   return work;
 }
 
-static void gmlo_search_leave(gmlo_search *search) {
-  if (search->trying != GMLO_TRYING_NONE) gmlo_cyclic_leave(&search->cyclic);
-  gmlake_offload_plan_destroy(search->best);
-  memset(search, 0, sizeof *search);
-}
-
 /* The best plan of the job; NULL if host memory is refused. */
 static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uint32_t job,
                                             double share) {
   gmlo_search search;
   uint64_t work = gmlo_search_begin(&search, planner, job, share);
   if (gmlo_search_allowances(&search, work)) return search.best;
-  gmlo_search_leave(&search);
+  gmlake_offload_plan_destroy(search.best);
   return NULL;
 }
 
@@ -7555,8 +7359,8 @@ static void gmlo_space_drop(gmlo_space *t) {
         tensor of the graph.
    [L3] The graph's operators are the steps from `cut` on, around the iteration's end. Fewest bytes
         of tensors that are allocated and freed cross the begin of step `cut`.
-   A schedule is made in parts (gmlo_making), each of about as many steps of work as is asked for; a
-   step is about 10 ns. What is linear in the recording is done at once.
+   A schedule is made at once (gmlo_making), by a thread of its own where there is one, which may be
+   asked to stop. Work is counted in steps of about 10 ns.
    Cost: linear in what was named; planning and a schedule O(log steps) for each move, GMLO_WAYS
    times. Fails: where host memory is refused. */
 
@@ -7921,10 +7725,13 @@ static int gmlo_live_crosses(const gmlo_recording *l, const gmlo_live_range *liv
   return gmlo_live_is_whole(l, live) || way + live->length > l->step_count;
 }
 
-/* Makes the live ranges of all slots, and lists them by the steps that they begin and end with. */
-static int gmlo_build_begin(gmlo_build *w) {
-  const gmlo_recording *l = w->l;
+/* Makes the live ranges of all slots, and lists them by the steps that they begin and end with. It
+   is to be left in any case. */
+static int gmlo_build_begin(gmlo_build *w, const gmlo_recording *l) {
   size_t i, n = l->step_count;
+  memset(w, 0, sizeof *w);
+  w->scope = gmlo_scope_of(&l->host);
+  w->l = l;
   w->live_ranges = (gmlo_live_range *)gmlo_take(&w->scope, l->slot_count, sizeof *w->live_ranges);
   w->of = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->of);
   w->by_id = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->by_id);
@@ -8014,27 +7821,21 @@ static gmlake_offload_result gmlo_build_step(gmlo_build *w, gmlake_offload_graph
 
 static void gmlo_build_leave(gmlo_build *w) { gmlo_leave(&w->scope); }
 
-#define GMLO_BUILD_PARTS 3u /* each linear */
-
-/* Begins with a graph of the recording: behind the last part its tensors are there. */
-static gmlake_offload_result gmlo_build_open(gmlo_build *w, gmlo_recording *l, unsigned part,
-                                             gmlake_offload_graph **out_graph) {
+/* Makes a graph of the recording. On an error *out_graph is to be destroyed. */
+static gmlake_offload_result gmlo_build_graph(gmlo_build *w, gmlo_recording *l,
+                                              gmlake_offload_graph **out_graph) {
   gmlake_offload_graph_desc desc;
-  switch (part) {
-  case 0:
-    memset(w, 0, sizeof *w);
-    w->scope = gmlo_scope_of(&l->host);
-    w->l = l;
-    *out_graph = NULL;
-    return gmlo_build_begin(w) ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  case 1:
-    if (!gmlo_build_cut(w, &l->cut)) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-    memset(&desc, 0, sizeof desc);
-    desc.host = l->host;
-    return gmlake_offload_graph_create(&desc, out_graph);
-  default:
-    return gmlo_build_tensors(w, *out_graph);
-  }
+  gmlake_offload_result result;
+  size_t i;
+  if (!gmlo_build_begin(w, l) || !gmlo_build_cut(w, &l->cut))
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  memset(&desc, 0, sizeof desc);
+  desc.host = l->host;
+  result = gmlake_offload_graph_create(&desc, out_graph);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlo_build_tensors(w, *out_graph);
+  for (i = 0; i < l->step_count && result == GMLAKE_OFFLOAD_OK; i++)
+    result = gmlo_build_step(w, *out_graph, i);
+  return result == GMLAKE_OFFLOAD_OK ? gmlake_offload_graph_seal(*out_graph) : result;
 }
 
 /* ---- The schedule ---- */
@@ -8331,7 +8132,19 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   return 1;
 }
 
-/* Makes what all ways to plan share, but for arrays and what is named. */
+/* Notes what a step of the graph names. */
+static void gmlo_scheduler_name(gmlo_scheduler *c, size_t step) {
+  const gmlo_recording *l = c->build.l;
+  const gmlo_recording_step *known = &l->steps[(l->cut + step) % l->step_count];
+  size_t k;
+  gmlo_scheduler_pass(c, step);
+  for (k = known->named_begin; k < known->named_end; k++) {
+    uint32_t live = c->build.of[l->named[k].slot];
+    if (c->build.live_ranges[live].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[live]] = 1;
+  }
+}
+
+/* Makes what all ways to plan share, but for arrays. */
 static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
   const gmlo_recording *l = c->build.l;
   int64_t *more = c->still.tree_max + c->still.leaf_count;
@@ -8355,19 +8168,7 @@ static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
     if (to > n) more[0] += bytes;
   }
   gmlo_profile_close(&c->still);
-}
-
-/* Notes what a step of the graph names. Returns its work. */
-static size_t gmlo_scheduler_name(gmlo_scheduler *c, size_t step) {
-  const gmlo_recording *l = c->build.l;
-  const gmlo_recording_step *known = &l->steps[(l->cut + step) % l->step_count];
-  size_t k;
-  gmlo_scheduler_pass(c, step);
-  for (k = known->named_begin; k < known->named_end; k++) {
-    uint32_t live = c->build.of[l->named[k].slot];
-    if (c->build.live_ranges[live].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[live]] = 1;
-  }
-  return 4 + 8 * (known->named_end - known->named_begin);
+  for (i = 0; i < n; i++) gmlo_scheduler_name(c, i);
 }
 
 /* Makes room for what all ways share; 0 if host memory is refused. */
@@ -8769,179 +8570,71 @@ static gmlo_way gmlo_way_of(unsigned number, size_t target) {
   return way;
 }
 
-/* What is done one after the other, each but for the first ones in parts. */
-typedef enum gmlo_phase {
-  GMLO_PHASE_BUILD = 0, /* the graph: its tensors, */
-  GMLO_PHASE_STEPS,     /* its operators, */
-  GMLO_PHASE_SEAL,      /* and their order */
-  GMLO_PHASE_SEARCH,    /* TENSILE's plan */
-  GMLO_PHASE_PREPARE,
-  GMLO_PHASE_BOUND,   /* how fast a schedule can be */
-  GMLO_PHASE_PRESENT, /* the schedule that the session has */
-  GMLO_PHASE_LEAVE,   /* here a way begins: what the plan moves leaves, */
-  GMLO_PHASE_LOWER,   /* and more, where more has to; */
-  GMLO_PHASE_PRUNE,   /* what is in vain is taken back; */
-  GMLO_PHASE_RETURN,
-  GMLO_PHASE_LIST,
-  GMLO_PHASE_SIMULATE,
-  GMLO_PHASE_DONE /* the last way has ended */
-} gmlo_phase;
-
 /* A schedule in the making. */
 typedef struct gmlo_making {
   gmlo_recording *l; /* NULL: there is none */
   gmlake_offload_planner_desc desc;
   const gmlake_offload_memory *memory;
+  const int *stops;             /* see gmlake_offload_planner */
   int only_bound;               /* no schedule is made */
+  unsigned way_count;           /* how many ways are tried */
   const gmlo_schedule *present; /* of the session; NULL: it does not compete */
-  uint64_t print;               /* of the recording */
-  gmlake_offload_graph *graph;
-  gmlake_offload_planner *planner;
-  gmlo_search search;
   gmlo_scheduler c;
-  gmlo_phase phase;
-  unsigned number, way_count; /* of the way; how many are tried */
-  gmlo_way way;
-  int is_begun;        /* the phase: a part of it was done */
-  size_t at, kept;     /* in the phase: what is next; absences that stay */
-  uint64_t end_ns;     /* the begin of the first copy back, from behind */
-  uint64_t work, stop; /* steps so far, about 10 ns each; the present part ends at this sum */
-  gmlo_schedule schedule, other;    /* the best one so far, the one of this way */
-  int is_present, has_best;         /* the best one is `present`; there is one */
-  uint64_t best_ns, least_ns;       /* of the best one, of the fastest; */
-  uint64_t bound_ns;                /* none is faster */
-  gmlake_offload_plan_info nothing; /* with only_bound it is the plan */
-  gmlo_bound bound;
-  int fits; /* nothing has to move */
+  uint64_t work;              /* steps so far, about 10 ns each */
+  gmlo_schedule schedule;     /* the best one so far */
+  int is_present, has_best;   /* the best one is `present`; there is one */
+  uint64_t best_ns, least_ns; /* of the best one, of the fastest; */
+  uint64_t step_ns, bound_ns; /* if nothing moves; none is faster */
+  int fits;                   /* nothing has to move */
 } gmlo_making;
 
-/* Whether the phase begins with this part: what is done at once then is done only once. */
-static int gmlo_making_begins(gmlo_making *m) {
-  int begins = !m->is_begun;
-  m->is_begun = 1;
-  return begins;
-}
-
-/* Whether there is work for the present part: `count` items in the phase. */
-static int gmlo_making_goes_on(const gmlo_making *m, size_t count) {
-  return m->at < count && m->work < m->stop;
-}
-
-static int gmlo_making_build(gmlo_making *m) {
-  m->work += 4 * m->l->slot_count + m->l->step_count;
-  if (gmlo_build_open(&m->c.build, m->l, (unsigned)m->at, &m->graph) != GMLAKE_OFFLOAD_OK)
-    return -1;
-  return ++m->at == GMLO_BUILD_PARTS;
-}
-
-static int gmlo_making_steps(gmlo_making *m) {
-  size_t count = m->l->step_count;
-  for (; gmlo_making_goes_on(m, count); m->at++) {
-    if (gmlo_build_step(&m->c.build, m->graph, m->at) != GMLAKE_OFFLOAD_OK) return -1;
-    m->work += 8 + 8 * m->c.build.id_count;
-  }
-  return m->at == count;
-}
-
-static int gmlo_making_seal(gmlo_making *m) {
+/* TENSILE's plan. 0 if host memory is refused, or if it is given up. */
+static int gmlo_making_plan(gmlo_making *m, gmlake_offload_planner **out_planner) {
   gmlake_offload_job_desc job;
   uint32_t id;
-  if (m->at < GMLO_SEAL_PARTS) {
-    m->work += 2 * m->graph->ref_count + m->graph->op_count;
-    return gmlo_graph_seal_part(m->graph, (unsigned)m->at++) == GMLAKE_OFFLOAD_OK ? 0 : -1;
-  }
-  if (m->only_bound) return 1;
   memset(&job, 0, sizeof job);
-  job.graph = m->graph;
-  if (gmlake_offload_planner_create(&m->desc, &m->planner) != GMLAKE_OFFLOAD_OK ||
-      gmlake_offload_add_job(m->planner, &job, &id) != GMLAKE_OFFLOAD_OK) {
-    return -1;
-  }
-  gmlo_search_still_begin(&m->search, gmlo_search_begin(&m->search, m->planner, id, 1));
-  return 1;
-}
-
-static int gmlo_making_search(gmlo_making *m) {
-  gmlo_cyclic *c = &m->search.cyclic;
-  uint64_t before = c->work + c->looked;
-  uint64_t at_once = 2 * m->graph->access_count; /* to keep a try's plan, or to leave it */
-  gmlo_trying trying = m->search.trying;
-  if (m->only_bound) return 1;
-  if (trying == GMLO_TRYING_PLAN) {
-    int done;
-    c->stop = m->stop - m->work < UINT64_MAX - before ? before + m->stop - m->work : UINT64_MAX;
-    done = gmlo_search_still_on(&m->search);
-    m->work += c->work + c->looked - before + 1;
-    if (m->search.trying != trying && m->work < m->stop && m->stop - m->work < at_once)
-      m->stop = m->work; /* another call has room for that */
-    return done;
-  }
-  if (trying == GMLO_TRYING_KEEP || trying == GMLO_TRYING_LEAVE) m->work += at_once;
-  m->work++;
-  return gmlo_search_still_on(&m->search);
-}
-
-static int gmlo_making_prepare(gmlo_making *m) {
-  size_t count = m->l->step_count, accesses = m->graph->access_count;
-  if (gmlo_making_begins(m)) {
-    m->c.graph = m->graph;
-    m->c.plan = m->only_bound ? &m->nothing : &m->search.best->info;
-    m->c.desc = &m->desc;
-    m->best_ns = m->least_ns = UINT64_MAX;
-    m->work += 2 * accesses;
-    return gmlo_scheduler_take(&m->c) ? 0 : -1;
-  }
-  if (m->c.absences == NULL) {
-    m->work += accesses;
-    return gmlo_scheduler_take_way(&m->c) ? 0 : -1;
-  }
-  if (m->at == 0) {
-    m->work += accesses + 2 * count;
-    gmlo_scheduler_prepare(&m->c);
-  }
-  do m->work += gmlo_scheduler_name(&m->c, m->at++);
-  while (gmlo_making_goes_on(m, count));
-  return m->at == count;
-}
-
-/* All live ranges, then two sorts, each at once. */
-static int gmlo_making_bound(gmlo_making *m) {
-  gmlo_scheduler *c = &m->c;
-  gmlo_bound *bound = &m->bound;
-  size_t count = c->build.live_count;
-  if (gmlo_making_begins(m)) {
-    int fits = gmlo_bound_begin(c, bound);
-    m->fits = fits == 1;
-    m->bound_ns = c->time_ns[m->l->step_count];
-    m->work++;
-    if (fits != 0) return fits;
-  }
-  for (; gmlo_making_goes_on(m, count); m->at++) {
-    gmlo_bound_add(c, bound, (uint32_t)m->at, bound->top);
-    m->work += 8;
-  }
-  if (m->at < count || m->work >= m->stop) return 0;
-  m->work += 4 * count;
-  if (m->at++ == count) {
-    gmlo_sort(bound->out, bound->out + count + 1, bound->out_count, sizeof *bound->out,
-              gmlo_transfer_before);
+  job.graph = m->c.graph;
+  if (gmlake_offload_planner_create(&m->desc, out_planner) != GMLAKE_OFFLOAD_OK) return 0;
+  (*out_planner)->stops = m->stops;
+  if (gmlake_offload_add_job(*out_planner, &job, &id) != GMLAKE_OFFLOAD_OK ||
+      gmlake_offload_replan(*out_planner) != GMLAKE_OFFLOAD_OK) {
     return 0;
   }
-  gmlo_sort(bound->in, bound->in + count + 1, bound->in_count, sizeof *bound->in,
-            gmlo_transfer_before);
-  m->bound_ns = gmlo_bound_close(c, bound);
+  m->work += (*out_planner)->work;
+  m->c.plan = &(*out_planner)->jobs[id].plan->info;
   return 1;
 }
 
-/* Simulates a schedule. */
-static int gmlo_making_run(gmlo_making *m, const gmlo_schedule *schedule) {
-  size_t count = GMLO_ROUNDS * m->l->step_count;
-  if (gmlo_making_begins(m) && !gmlo_simulate_begin(&m->c, schedule, m->memory))
-    m->c.sim.is_refused = 1;
-  for (; gmlo_making_goes_on(m, count) && !m->c.sim.is_refused; m->at++)
-    m->work += gmlo_simulate_step(&m->c, schedule, m->at);
-  if (m->at == count || m->c.sim.is_refused) gmlo_space_leave(&m->c.sim.space);
-  return m->c.sim.is_refused ? -1 : m->at == count;
+/* How fast a schedule can be. 0 if host memory is refused. */
+static int gmlo_making_bound(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  gmlo_bound bound;
+  uint32_t live;
+  int fits = gmlo_bound_begin(c, &bound);
+  m->fits = fits == 1;
+  m->step_ns = m->bound_ns = c->time_ns[m->l->step_count];
+  if (fits != 0) return fits > 0;
+  for (live = 0; live < c->build.live_count; live++) gmlo_bound_add(c, &bound, live, bound.top);
+  gmlo_sort(bound.out, bound.out + c->build.live_count + 1, bound.out_count, sizeof *bound.out,
+            gmlo_transfer_before);
+  gmlo_sort(bound.in, bound.in + c->build.live_count + 1, bound.in_count, sizeof *bound.in,
+            gmlo_transfer_before);
+  m->bound_ns = gmlo_bound_close(c, &bound);
+  m->work += 16 * c->build.live_count;
+  return 1;
+}
+
+/* Simulates a schedule. 0 if host memory is refused, or if it is given up. */
+static int gmlo_making_simulate(gmlo_making *m, const gmlo_schedule *schedule) {
+  gmlo_schedule_sim *r = &m->c.sim;
+  size_t i, count = GMLO_ROUNDS * m->l->step_count;
+  int done = gmlo_simulate_begin(&m->c, schedule, m->memory);
+  for (i = 0; i < count && done; i++) {
+    m->work += gmlo_simulate_step(&m->c, schedule, i);
+    done = !r->is_refused && !gmlo_stops(m->stops);
+  }
+  gmlo_space_leave(&r->space);
+  return done;
 }
 
 /* The schedule that the session has is simulated with the new times, if it is for this recording
@@ -8949,122 +8642,76 @@ static int gmlo_making_run(gmlo_making *m, const gmlo_schedule *schedule) {
    would change what moves, and sometimes for the worse. */
 static int gmlo_making_present(gmlo_making *m) {
   const gmlo_schedule *present = m->present;
-  int done;
-  if (present == NULL || present->print != m->print || present->cut != m->l->cut ||
-      present->target_bytes != m->desc.target_bytes ||
+  m->best_ns = m->least_ns = UINT64_MAX;
+  if (present == NULL || present->print != gmlo_recording_print(m->l) ||
+      present->cut != m->l->cut || present->target_bytes != m->desc.target_bytes ||
       present->begin[present->step_count] > m->c.absence_capacity) {
     return 1;
   }
-  done = gmlo_making_run(m, present);
-  if (done <= 0) return done;
+  if (!gmlo_making_simulate(m, present)) return 0;
   m->best_ns = m->least_ns = m->c.sim.now_ns - m->c.sim.first_ns;
   m->has_best = m->is_present = 1;
   return 1;
 }
 
-/* Begins with a way: nothing moves yet. */
-static void gmlo_making_begin_way(gmlo_making *m) {
+/* What the plan moves leaves. */
+static void gmlo_making_leave_by_plan(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
-  size_t leaves = 2 * c->still.leaf_count;
-  int64_t most;
-  m->way = gmlo_way_of(m->number, m->desc.target_bytes);
-  memset(&m->other, 0, sizeof m->other);
-  c->spares_out = m->way.spares_out;
-  c->absence_count = c->heap_counts[0] = c->heap_counts[1] = 0;
-  memset(c->absence_of, 0, m->graph->access_count * sizeof *c->absence_of);
-  memcpy(c->level.tree_max, c->still.tree_max, leaves * sizeof *c->level.tree_max);
-  memset(c->level.tree_add, 0, leaves * sizeof *c->level.tree_add);
-  (void)gmlo_profile_peak(&c->still, &most);
-  m->other.unplanned_bytes = (size_t)most;
-  m->other.step_ns = c->time_ns[m->l->step_count];
-  m->other.least_ns = m->bound_ns;
-  m->other.target_bytes = m->desc.target_bytes;
-  m->other.print = m->print;
-  m->other.cut = m->l->cut;
-  m->work += leaves / 2;
-}
-
-static int gmlo_making_leave_by_plan(gmlo_making *m) {
-  gmlo_scheduler *c = &m->c;
-  size_t count;
-  if (gmlo_making_begins(m)) gmlo_making_begin_way(m);
-  count = m->way.by_plan ? c->plan->event_count : 0;
-  for (; gmlo_making_goes_on(m, count); m->at++) {
-    const gmlake_offload_event *event = &c->plan->events[m->at];
+  size_t i;
+  for (i = 0; i < c->plan->event_count; i++) {
+    const gmlake_offload_event *event = &c->plan->events[i];
     if (event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
     (void)gmlo_scheduler_leave(c, event->tensor, gmlo_scheduler_access(c, event->tensor, event->op),
                                gmlo_scheduler_step(c, event->trigger, event->delay_ns),
                                event->action == GMLAKE_OFFLOAD_SWAP_OUT);
-    m->work += GMLO_LEVEL_WORK;
   }
-  return m->at >= count;
 }
 
-static int gmlo_making_lower(gmlo_making *m) {
-  size_t count = m->l->step_count;
-  for (; gmlo_making_goes_on(m, count); m->at++)
-    m->work += gmlo_scheduler_sweep(&m->c, m->at, m->desc.target_bytes - m->way.spare);
-  return m->at == count;
-}
-
-/* The shortest absences first. */
-static int gmlo_making_prune(gmlo_making *m) {
+/* Takes back what is in vain, the shortest absences first. */
+static void gmlo_making_prune(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
-  if (!m->way.is_pruned) return 1;
-  if (gmlo_making_begins(m)) {
-    gmlo_scheduler_sort(c, 1);
-    m->work += c->absence_count + m->l->step_count;
-    m->kept = 0;
-  }
-  for (; gmlo_making_goes_on(m, c->absence_count); m->at++) {
-    m->work += GMLO_LEVEL_WORK;
-    if (!gmlo_scheduler_take_back(c, &c->absences[m->at], m->desc.target_bytes))
-      c->absences[m->kept++] = c->absences[m->at];
-  }
-  if (m->at < c->absence_count) return 0;
-  c->absence_count = m->kept;
-  return 1;
+  size_t i, kept = 0;
+  gmlo_scheduler_sort(c, 1);
+  for (i = 0; i < c->absence_count; i++)
+    if (!gmlo_scheduler_take_back(c, &c->absences[i], m->desc.target_bytes))
+      c->absences[kept++] = c->absences[i];
+  c->absence_count = kept;
 }
 
-/* Early: in the order of their uses; else the last one first. */
-static int gmlo_making_return(gmlo_making *m) {
+/* Lets tensors come back. Early: in the order of their uses; else the last one first. */
+static void gmlo_making_return(gmlo_making *m, int is_early) {
   gmlo_scheduler *c = &m->c;
-  size_t count = c->absence_count;
-  if (gmlo_making_begins(m)) {
-    gmlo_scheduler_sort(c, 0);
-    m->work += count + m->l->step_count;
-    m->end_ns = UINT64_MAX;
-  }
-  for (; gmlo_making_goes_on(m, count); m->at++) {
-    gmlo_absence *a = &c->absences[m->way.is_early ? m->at : count - 1 - m->at];
-    gmlo_scheduler_return(c, a, m->way.is_early, &m->end_ns);
-    m->work += 2 * GMLO_LEVEL_WORK;
-  }
-  return m->at == count;
+  uint64_t end_ns = UINT64_MAX; /* the begin of the first copy back, from behind */
+  size_t i, count = c->absence_count;
+  gmlo_scheduler_sort(c, 0);
+  for (i = 0; i < count; i++)
+    gmlo_scheduler_return(c, &c->absences[is_early ? i : count - 1 - i], is_early, &end_ns);
 }
 
-static int gmlo_making_list(gmlo_making *m) {
+/* Makes the schedule of the absences. 0 if host memory is refused. */
+static int gmlo_making_list(gmlo_making *m, gmlo_schedule *schedule) {
   gmlo_scheduler *c = &m->c;
-  gmlo_schedule *schedule = &m->other;
   int64_t most;
   size_t i;
+  memset(schedule, 0, sizeof *schedule);
   for (i = 0; i < c->absence_count; i++) {
     const gmlo_absence *a = &c->absences[i];
     size_t bytes = m->l->slots[c->build.live_ranges[a->live].slot].real_bytes;
     if (a->is_copy) schedule->out_bytes += bytes;
     if (a->returns) schedule->in_bytes += bytes;
   }
+  (void)gmlo_profile_peak(&c->still, &most);
+  schedule->unplanned_bytes = (size_t)most;
   (void)gmlo_profile_peak(&c->level, &most);
   schedule->planned_bytes = (size_t)most;
   schedule->first_bytes = (size_t)gmlo_profile_max(&c->level, 0, 1);
-  m->work += 4 * c->absence_count + m->l->step_count;
-  return gmlo_scheduler_list(c, schedule) ? 1 : -1;
-}
-
-static int gmlo_making_simulate(gmlo_making *m) {
-  int done = gmlo_making_run(m, &m->other);
-  m->other.map_count = m->c.sim.map_count;
-  return done;
+  schedule->step_ns = m->step_ns;
+  schedule->least_ns = m->bound_ns;
+  schedule->target_bytes = m->desc.target_bytes;
+  schedule->print = gmlo_recording_print(m->l);
+  schedule->cut = m->l->cut;
+  m->work += m->l->slot_count;
+  return gmlo_scheduler_list(c, schedule);
 }
 
 /* Whether a schedule needs less memory than another one; or as much, and copies less to the host;
@@ -9075,83 +8722,102 @@ static int gmlo_schedule_is_lighter(const gmlo_schedule *a, const gmlo_schedule 
   return a->map_count < b->map_count;
 }
 
-/* A way has ended. Its schedule is taken if it is faster than the best one by one part in
-   GMLO_WAY_GAIN; or if it is lighter, and none is faster by that. */
-static void gmlo_making_judge(gmlo_making *m) {
-  const gmlo_schedule *other = &m->other, *best = m->is_present ? m->present : &m->schedule;
+/* A schedule is taken if it is faster than the best one by one part in GMLO_WAY_GAIN; or if it is
+   lighter, and none is faster by that. Else it is freed. */
+static void gmlo_making_judge(gmlo_making *m, gmlo_schedule *other) {
+  const gmlo_schedule *best = m->is_present ? m->present : &m->schedule;
   uint64_t ns = m->c.sim.now_ns - m->c.sim.first_ns;
   if (m->has_best && ((other->planned_bytes > m->desc.target_bytes &&
                        other->planned_bytes > best->planned_bytes) ||
                       (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
                        (m->memory->map_ns == 0 || !gmlo_schedule_is_lighter(other, best) ||
                         ns > m->least_ns + m->least_ns / GMLO_WAY_GAIN)))) {
-    gmlo_schedule_free(&m->l->host, &m->other);
-  } else {
-    gmlo_schedule_free(&m->l->host, &m->schedule);
-    m->schedule = m->other;
-    m->has_best = 1;
-    m->is_present = 0;
-    memset(&m->other, 0, sizeof m->other);
-    m->best_ns = ns;
-    if (ns < m->least_ns) m->least_ns = ns;
-    m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
+    gmlo_schedule_free(&m->l->host, other);
+    return;
   }
-  m->number++;
-  m->phase = m->number == m->way_count ? GMLO_PHASE_DONE : GMLO_PHASE_LEAVE;
+  gmlo_schedule_free(&m->l->host, &m->schedule);
+  m->schedule = *other;
+  m->has_best = 1;
+  m->is_present = 0;
+  m->best_ns = ns;
+  if (ns < m->least_ns) m->least_ns = ns;
+  m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
 }
 
-/* A part of the phase. 1: the phase is over; 0: there is more to do; -1: host memory is refused. */
-static int gmlo_making_part(gmlo_making *m) {
-  static int (*const parts[])(gmlo_making *) = {
-      gmlo_making_build,   gmlo_making_steps, gmlo_making_seal,    gmlo_making_search,
-      gmlo_making_prepare, gmlo_making_bound, gmlo_making_present, gmlo_making_leave_by_plan,
-      gmlo_making_lower,   gmlo_making_prune, gmlo_making_return,  gmlo_making_list,
-      gmlo_making_simulate};
-  return parts[m->phase](m);
+/* Makes a schedule in one way: what the plan moves leaves, and more, where more has to; what is in
+   vain is taken back; and the rest comes back. 0 if host memory is refused, or if it is given
+   up. */
+static int gmlo_making_try(gmlo_making *m, unsigned number) {
+  gmlo_scheduler *c = &m->c;
+  gmlo_way way = gmlo_way_of(number, m->desc.target_bytes);
+  size_t step, leaves = 2 * c->still.leaf_count;
+  gmlo_schedule schedule;
+  c->spares_out = way.spares_out;
+  c->absence_count = c->heap_counts[0] = c->heap_counts[1] = 0;
+  memset(c->absence_of, 0, c->graph->access_count * sizeof *c->absence_of);
+  memcpy(c->level.tree_max, c->still.tree_max, leaves * sizeof *c->level.tree_max);
+  memset(c->level.tree_add, 0, leaves * sizeof *c->level.tree_add);
+  if (way.by_plan) gmlo_making_leave_by_plan(m);
+  for (step = 0; step < m->l->step_count && !gmlo_stops(m->stops); step++)
+    m->work += gmlo_scheduler_sweep(c, step, m->desc.target_bytes - way.spare);
+  m->work += 4 * GMLO_LEVEL_WORK * c->absence_count;
+  if (way.is_pruned) gmlo_making_prune(m);
+  gmlo_making_return(m, way.is_early);
+  if (!gmlo_making_list(m, &schedule)) return 0;
+  if (!gmlo_making_simulate(m, &schedule)) {
+    gmlo_schedule_free(&m->l->host, &schedule);
+    return 0;
+  }
+  schedule.map_count = c->sim.map_count;
+  gmlo_making_judge(m, &schedule);
+  return 1;
 }
 
-/* Begins to plan a recording and to make a schedule. The recording, and the present schedule if
-   there is one, stay as they are until that is left. */
+/* A schedule is to be made. The recording, and the present schedule if there is one, stay as they
+   are until that is left. */
 static void gmlo_making_begin(gmlo_making *m, gmlo_recording *l,
                               const gmlake_offload_planner_desc *desc,
-                              const gmlake_offload_memory *memory, const gmlo_schedule *present) {
+                              const gmlake_offload_memory *memory, const gmlo_schedule *present,
+                              const int *stops) {
   memset(m, 0, sizeof *m);
   m->l = l;
-  m->print = gmlo_recording_print(l);
   m->present = present;
   m->desc = *desc;
   m->memory = memory;
+  m->stops = stops;
   m->way_count = GMLO_WAYS;
-  m->c.build.scope = gmlo_scope_of(&l->host);
 }
 
-/* Goes on for about so many steps. 1: the schedule is made; 0: there is more to do; -1: host memory
-   is refused. */
-static int gmlo_making_go_on(gmlo_making *m, uint64_t work) {
-  m->stop = work < UINT64_MAX - m->work ? m->work + work : UINT64_MAX;
-  while (m->phase != GMLO_PHASE_DONE && m->work < m->stop) {
-    if (m->only_bound && m->phase == GMLO_PHASE_PRESENT) return 1;
-    int done = gmlo_making_part(m);
-    if (done < 0 && !m->has_best) return -1;
-    if (done < 0) m->phase = GMLO_PHASE_DONE; /* what was made so far is a schedule, too */
-    if (done <= 0) continue;
-    m->at = 0;
-    m->is_begun = 0;
-    m->phase = (gmlo_phase)(m->phase + 1);
-    if (m->phase == GMLO_PHASE_DONE) gmlo_making_judge(m);
-  }
-  return m->phase == GMLO_PHASE_DONE;
+/* Makes it. 0 if host memory is refused, or if it is given up. What was made before that is a
+   schedule, too. */
+static int gmlo_making_run(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  gmlake_offload_planner *planner = NULL;
+  gmlake_offload_graph *graph = NULL;
+  gmlake_offload_plan_info nothing;
+  unsigned number;
+  int done = gmlo_build_graph(&c->build, m->l, &graph) == GMLAKE_OFFLOAD_OK;
+  memset(&nothing, 0, sizeof nothing);
+  c->graph = graph;
+  c->plan = &nothing;
+  c->desc = &m->desc;
+  if (!m->only_bound) done = done && gmlo_making_plan(m, &planner);
+  done = done && gmlo_scheduler_take(c) && gmlo_scheduler_take_way(c);
+  if (done) gmlo_scheduler_prepare(c);
+  done = done && gmlo_making_bound(m);
+  if (!m->only_bound) done = done && gmlo_making_present(m);
+  for (number = 0; number < m->way_count && done && !m->only_bound; number++)
+    done = gmlo_making_try(m, number);
+  m->work += 16 * m->l->named_count;
+  gmlo_build_leave(&c->build);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  return done || m->has_best;
 }
 
 static void gmlo_making_leave(gmlo_making *m) {
   if (m->l == NULL) return;
-  gmlo_space_leave(&m->c.sim.space);
-  gmlo_schedule_free(&m->l->host, &m->other);
   gmlo_schedule_free(&m->l->host, &m->schedule);
-  gmlo_build_leave(&m->c.build);
-  gmlo_search_leave(&m->search);
-  gmlake_offload_planner_destroy(m->planner);
-  gmlake_offload_graph_destroy(m->graph);
   memset(m, 0, sizeof *m);
 }
 
@@ -9530,9 +9196,8 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
    makes one leave, in an iteration, is linear in the session's tensors, and so is the begin of an
    iteration. Fails: where memory, the backend or host memory refuse. */
 
-#define GMLO_SLICE ((uint64_t)1 << 17) /* steps of planning in one call: about 1 ms */
-#define GMLO_EVENTS_SEEN 1024u         /* in one call */
-#define GMLO_FENCES 1024u              /* steps of a stream whose end can be told from later ones */
+#define GMLO_EVENTS_SEEN 2048u /* in one call */
+#define GMLO_FENCES 1024u      /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
 #define GMLO_AHEAD 256u /* steps for whose tensors others leave ahead while no plan holds */
@@ -9544,16 +9209,15 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
 #define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
 #define GMLO_GROWTH 16u /* a part of all sizes, or tensors: more by it are learnt, or planned for */
-#define GMLO_REVIEW_GAIN 16u  /* a part of the steps' time that is worth a new schedule */
-#define GMLO_REGROUPS 8u      /* new numbers of regions that are learnt at once */
-#define GMLO_KEEP_GAIN 50u    /* a part of the time that is worth keeping regions */
-#define GMLO_KEEP_SIMS 5u     /* numbers of kept regions that are planned for, */
-#define GMLO_KEEP_BOUNDS 16u  /* bounds that are asked for before that, about; */
-#define GMLO_KEEP_WAYS 4u     /* in so many ways; the one that is taken is planned again later */
-#define GMLO_KEEP_CHANGES 8u  /* how often a session changes what is kept */
-#define GMLO_PROPOSAL_WORK 4u /* steps of planning for each step of an iteration that is made up */
-#define GMLO_KEEP_ALIKE 2u    /* iterations in a row that were alike, before it decides; */
-#define GMLO_KEEP_VARIED 3u   /* twice as many for each change of sizes, up to that */
+#define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
+#define GMLO_REGROUPS 8u     /* new numbers of regions that are learnt at once */
+#define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
+#define GMLO_KEEP_SIMS 5u    /* numbers of kept regions that are planned for, */
+#define GMLO_KEEP_BOUNDS 16u /* bounds that are asked for before that, about; */
+#define GMLO_KEEP_WAYS 4u    /* in so many ways; the one that is taken is planned again later */
+#define GMLO_KEEP_CHANGES 8u /* how often a session changes what is kept */
+#define GMLO_KEEP_ALIKE 2u   /* iterations in a row that were alike, before it decides; */
+#define GMLO_KEEP_VARIED 3u  /* twice as many for each change of sizes, up to that */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
 typedef struct gmlo_stream { /* a stream */
@@ -9619,12 +9283,11 @@ typedef struct gmlo_session_tensor { /* a tensor */
   uint32_t carried;      /* the slot in which it outlived the last iteration, or NONE [L2] */
 } gmlo_session_tensor;
 
-typedef struct gmlo_worker { /* a thread that goes on with the making */
+typedef struct gmlo_worker { /* a thread that plans */
   void *thread;
-  int is_running; /* it was started, and not joined: what the making uses stays as it is */
+  int is_running; /* it was started, and not joined: what it uses stays as it is */
   int stops;      /* it is to end soon; */
   int done;       /* what it came to, 0 before that: both change while it runs */
-  uint64_t work;  /* steps of planning before it began */
 } gmlo_worker;
 
 typedef struct gmlo_proposal { /* an iteration in which other regions are kept */
@@ -9655,15 +9318,15 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
 typedef struct gmlo_sims {
   gmlo_recording recording; /* that the iterations are made of: a copy of the known one */
   gmlo_keeping keeping;
-  uint64_t *least_ns; /* by number: no iteration is shorter */
-  uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
-  int fits;           /* if none is kept, nothing has to leave */
-  size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
-  size_t best;        /* of those planned */
-  size_t bound_last, bounds;  /* the last number whose bound is there; the next one, or above all */
-  unsigned tries;             /* numbers that were chosen to be planned for */
-  size_t number;              /* in the making: */
-  gmlo_proposal tried, found; /* that one; the best one so far, if any is better than none */
+  gmlake_offload_planner_desc desc; /* where no memory that is not seen is needed for them */
+  uint64_t *least_ns;               /* by number: no iteration is shorter */
+  uint64_t *ns;    /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
+  int fits;        /* if none is kept, nothing has to leave */
+  int is_bounded;  /* all bounds are there */
+  size_t fit, low; /* the most with which nothing has to; the one of the lowest bound */
+  size_t best;     /* of those planned */
+  uint64_t work;   /* steps so far */
+  gmlo_proposal tried, found; /* the present one; the best one so far, if any is better than none */
 } gmlo_sims;
 
 /* Regions that are kept in this iteration alone, as there is room. */
@@ -9725,12 +9388,11 @@ struct gmlake_offload_session {
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
   gmlo_making making;    /* of the next one, */
-  gmlo_worker worker;    /* that goes on with it, */
   gmlo_recording made;   /* for a copy of the known recording */
+  gmlo_worker worker;    /* that makes it, or `sims` */
   int makes_review;      /* `is_review` when it was begun */
   int is_looking;        /* the next call looks at more events */
   size_t made_bytes;     /* of the slots that it, or the present one, is for */
-  uint64_t call_work;    /* steps of planning in this call */
   size_t over_from;      /* events of the known recording from this one on are complete; */
   size_t timed;          /* steps of it whose times were read */
   uint64_t timed_ns;     /* what these take together */
@@ -9810,21 +9472,18 @@ static void gmlo_proposal_free(const gmlake_offload_host *host, gmlo_proposal *p
   proposal->recording.host = *host;
 }
 
-/* Waits for the thread that goes on with the making, which soon ends. What it came to: 1, 0 or -1,
-   as gmlo_making_go_on. */
-static int gmlo_session_join(gmlake_offload_session *s) {
-  gmlo_worker *w = &s->worker;
-  if (!w->is_running) return 0;
-  gmlo_store(&w->stops, 1);
-  s->backend.thread_join(s->backend.user, w->thread);
-  w->is_running = w->stops = 0;
-  s->stats.plan_work += s->making.work - w->work;
-  return w->done;
+/* Waits for the thread that plans, which soon ends. */
+static void gmlo_session_join(gmlake_offload_session *s) {
+  if (!s->worker.is_running) return;
+  gmlo_store(&s->worker.stops, 1);
+  s->backend.thread_join(s->backend.user, s->worker.thread);
+  s->worker.is_running = s->worker.stops = 0;
+  s->stats.plan_work += s->making.work + s->sims.work;
 }
 
 /* What is in the making is for another limit, or for another iteration. */
 static void gmlo_session_stop_making(gmlake_offload_session *s) {
-  (void)gmlo_session_join(s);
+  gmlo_session_join(s);
   gmlo_making_leave(&s->making);
   gmlo_recording_free(&s->made);
   memset(&s->made, 0, sizeof s->made);
@@ -11114,12 +10773,12 @@ static size_t gmlo_session_stays(gmlake_offload_session *s) {
   return bytes;
 }
 
-/* What a recording is planned for, if so many bytes of the limit are for others. */
-static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *s, size_t others) {
+/* What a recording is planned for. */
+static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *s) {
   gmlake_offload_planner_desc desc;
-  size_t stays = gmlo_session_stays(s) + others;
+  size_t stays = gmlo_session_stays(s);
   memset(&desc, 0, sizeof desc);
-  desc.target_bytes = others != 0 ? 1 : SIZE_MAX / 8; /* no plan can keep to that limit */
+  desc.target_bytes = SIZE_MAX / 8; /* no plan can keep to that limit */
   if (s->desc.limit_bytes > stays) desc.target_bytes = s->desc.limit_bytes - stays;
   desc.overhead_max = 0;
   desc.try_count_max = s->desc.try_count_max;
@@ -11127,39 +10786,6 @@ static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *
   desc.host = s->desc.host;
   gmlo_session_link(s, &desc.out_bytes_per_s, &desc.in_bytes_per_s, &desc.both_bytes_per_s);
   return desc;
-}
-
-static void gmlo_session_count_work(gmlake_offload_session *s, uint64_t work) {
-  s->call_work += work;
-  s->stats.plan_work += work;
-  if (s->call_work > s->stats.plan_work_max) s->stats.plan_work_max = s->call_work;
-}
-
-static void gmlo_session_work(void *arg) {
-  gmlake_offload_session *s = (gmlake_offload_session *)arg;
-  int done = 0;
-  while (done == 0 && !gmlo_load(&s->worker.stops))
-    done = gmlo_making_go_on(&s->making, GMLO_SLICE);
-  gmlo_store(&s->worker.done, done);
-}
-
-/* Goes on with the schedule that is in the making, in a thread, or for what is left of this call's
-   slice: gmlo_making_go_on. */
-static int gmlo_session_go_on(gmlake_offload_session *s) {
-  gmlo_worker *w = &s->worker;
-  uint64_t before, left = 0;
-  int done;
-  if (!w->is_running && s->backend.thread_start != NULL) {
-    w->work = s->making.work;
-    w->done = 0;
-    w->is_running = s->backend.thread_start(s->backend.user, gmlo_session_work, s, &w->thread) == 0;
-  }
-  if (w->is_running) return gmlo_load(&w->done) != 0 ? gmlo_session_join(s) : 0;
-  before = s->making.work;
-  if (s->call_work < GMLO_SLICE) left = GMLO_SLICE - s->call_work;
-  done = gmlo_making_go_on(&s->making, left);
-  gmlo_session_count_work(s, s->making.work - before);
-  return done;
 }
 
 /* From now on that is the schedule. */
@@ -11180,7 +10806,7 @@ static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_s
 static void gmlo_session_keep_schedule(gmlake_offload_session *s) {
   const gmlo_making *m = &s->making;
   gmlo_schedule *schedule = &s->schedule;
-  schedule->step_ns = m->c.time_ns[m->l->step_count];
+  schedule->step_ns = m->step_ns;
   schedule->added_ns = m->best_ns > schedule->step_ns ? m->best_ns - schedule->step_ns : 0;
   schedule->least_ns = m->bound_ns;
   s->stats.plan_count++;
@@ -11196,7 +10822,7 @@ static void gmlo_session_match(gmlake_offload_session *s) {
    memory for a copy there is none. */
 static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) {
   gmlo_recording *l = gmlo_session_known(s), *made = &s->made;
-  gmlake_offload_planner_desc desc = gmlo_session_planner(s, 0);
+  gmlake_offload_planner_desc desc = gmlo_session_planner(s);
   gmlo_session_match(s);
   s->made_bytes = l->slot_bytes;
   if (!gmlo_recording_copy_to(l, made)) {
@@ -11204,7 +10830,8 @@ static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) 
     return;
   }
   s->makes_review = is_review;
-  gmlo_making_begin(&s->making, made, &desc, &s->memory, s->has_schedule ? &s->schedule : NULL);
+  gmlo_making_begin(&s->making, made, &desc, &s->memory, s->has_schedule ? &s->schedule : NULL,
+                    &s->worker.stops);
 }
 
 /* ---- Regions ---- */
@@ -11220,19 +10847,21 @@ static size_t gmlo_sims_unseen(const gmlo_sims *p, size_t count) {
 }
 
 /* Makes the iteration in which so many regions are kept. 0 if host memory is refused. */
-static int gmlo_session_propose(gmlake_offload_session *s, const gmlo_sims *p, size_t count,
-                                gmlo_proposal *proposal) {
-  const gmlake_offload_host *host = &s->desc.host;
+static int gmlo_sims_propose(gmlo_sims *p, size_t count) {
+  const gmlake_offload_host *host = &p->desc.host;
   const gmlo_recording *l = p->keeping.l;
+  gmlo_proposal *proposal = &p->tried;
   size_t i;
-  memset(proposal, 0, sizeof *proposal);
-  proposal->recording.host = *host;
+  gmlo_proposal_free(host, proposal);
   proposal->slot_of = (uint32_t *)gmlo_zeroed(host, l->slot_count + 1, sizeof *proposal->slot_of);
   proposal->is_kept = (unsigned char *)gmlo_zeroed(host, l->region_count, 1);
   proposal->region_count = l->region_count;
   if (proposal->slot_of == NULL || proposal->is_kept == NULL) return 0;
   for (i = 0; i < count; i++) proposal->is_kept[p->keeping.keeps[i].region] = 1;
-  return gmlo_keeping_recording(&p->keeping, count, &proposal->recording, proposal->slot_of);
+  if (!gmlo_keeping_recording(&p->keeping, count, &proposal->recording, proposal->slot_of))
+    return 0;
+  gmlo_recording_match(&proposal->recording);
+  return 1;
 }
 
 /* The number to plan for next: in the middle between the best one and the next that was planned
@@ -11251,75 +10880,105 @@ static size_t gmlo_sims_next(const gmlo_sims *p) {
   return next;
 }
 
-/* The number to plan for now; SIZE_MAX: no further one. With fewer than fit none is shorter; with
-   more than `low` the link has no time. */
-static size_t gmlo_sims_number(gmlo_sims *p) {
-  for (;;) {
-    switch (p->tries++) {
-    case 0:
-      p->ns[0] = p->least_ns[0]; /* if nothing has to leave */
-      if (!p->fits) return 0;
-      break;
-    case 1:
-      if (p->fit != 0) return p->fit;
-      break;
-    case 2:
-      if (p->low > p->fit) return p->low;
-      break;
-    default:
-      return p->tries <= 3 + GMLO_KEEP_SIMS ? gmlo_sims_next(p) : SIZE_MAX;
+/* Asks for the bound of a number, or plans for it: it is proposed if it is the fastest so far. 0 if
+   host memory is refused, or if that is given up. */
+static int gmlo_sims_make(gmlo_sims *p, size_t number, int only_bound,
+                          const gmlake_offload_memory *memory, const int *stops) {
+  gmlake_offload_planner_desc desc = p->desc;
+  size_t others = gmlo_sims_unseen(p, number);
+  gmlo_proposal former = p->found;
+  gmlo_making m;
+  int done = gmlo_sims_propose(p, number);
+  if (others != 0) desc.target_bytes = desc.target_bytes > others ? desc.target_bytes - others : 1;
+  gmlo_making_begin(&m, &p->tried.recording, &desc, memory, NULL, stops);
+  m.only_bound = only_bound;
+  m.way_count = GMLO_KEEP_WAYS;
+  done = done && gmlo_making_run(&m);
+  p->work += m.work;
+  if (done && only_bound) {
+    p->least_ns[number] = m.bound_ns;
+    if (m.fits) p->fit = number;
+    if (number == 0) p->fits = m.fits;
+    if (m.bound_ns < p->least_ns[p->low]) p->low = number;
+  } else if (done) {
+    p->ns[number] = m.schedule.step_ns + m.schedule.added_ns;
+    if (m.schedule.planned_bytes > desc.target_bytes) p->ns[number] = UINT64_MAX;
+    if (p->ns[number] < p->ns[p->best]) {
+      p->best = number;
+      p->tried.schedule = m.schedule;
+      memset(&m.schedule, 0, sizeof m.schedule);
+      p->found = p->tried;
+      p->tried = former;
     }
   }
+  gmlo_making_leave(&m);
+  return done;
 }
 
-/* The bound of a number of kept regions is there. Of many numbers some have one; those between two
-   of them have the lower of both. */
-static void gmlo_sims_note_bound(gmlo_sims *p, const gmlo_making *m) {
-  size_t number = p->bounds, i = p->bound_last + 1;
-  uint64_t least_ns = m->bound_ns;
-  if (number != 0 && p->least_ns[p->bound_last] < least_ns) least_ns = p->least_ns[p->bound_last];
-  for (; i < number; i++) p->least_ns[i] = least_ns;
-  p->bound_last = number;
-  p->bounds += 1 + p->keeping.count / GMLO_KEEP_BOUNDS;
-  if (p->bounds > p->keeping.count) p->bounds = p->keeping.count + (number == p->keeping.count);
-  p->least_ns[number] = m->bound_ns;
-  if (m->fits) p->fit = number;
-  if (number == 0) p->fits = m->fits;
-  if (m->bound_ns < p->least_ns[p->low]) p->low = number;
-}
-
-/* The schedule for a number is made: it is proposed if it is the fastest so far. */
-static void gmlo_sims_note_plan(gmlo_sims *p, gmlo_making *m) {
-  gmlo_proposal former = p->found;
-  p->ns[p->number] = m->schedule.step_ns + m->schedule.added_ns;
-  if (m->schedule.planned_bytes > m->desc.target_bytes) p->ns[p->number] = UINT64_MAX;
-  if (p->ns[p->number] >= p->ns[p->best]) return;
-  p->best = p->number;
-  p->tried.schedule = m->schedule;
-  memset(&m->schedule, 0, sizeof m->schedule);
-  p->found = p->tried;
-  p->tried = former;
-}
-
-/* Begins with the next number: asks for bounds first, and then plans for some. 0: there is none, or
-   host memory is refused. */
-static int gmlo_session_simulate(gmlake_offload_session *s) {
-  gmlo_sims *p = &s->sims;
-  int only_bound = p->bounds <= p->keeping.count;
-  gmlake_offload_planner_desc desc;
-  p->number = p->bounds;
-  if (!only_bound) p->number = p->low != 0 ? gmlo_sims_number(p) : SIZE_MAX;
-  if (p->number == SIZE_MAX) return 0;
-  desc = gmlo_session_planner(s, gmlo_sims_unseen(p, p->number));
-  gmlo_proposal_free(&s->desc.host, &p->tried);
-  if (!gmlo_session_propose(s, p, p->number, &p->tried)) return 0;
-  gmlo_recording_match(&p->tried.recording);
-  gmlo_making_begin(&s->making, &p->tried.recording, &desc, &s->memory, NULL);
-  s->making.only_bound = only_bound;
-  s->making.way_count = GMLO_KEEP_WAYS;
-  s->making.work = GMLO_PROPOSAL_WORK * p->recording.step_count + p->recording.named_count;
-  gmlo_session_count_work(s, s->making.work);
+/* Asks for bounds. Of many numbers some have one; those between two of them have the lower of both.
+   0 as above. */
+static int gmlo_sims_bound(gmlo_sims *p, const gmlake_offload_memory *memory, const int *stops) {
+  size_t count = p->keeping.count, number = 0, last, i;
+  if (!gmlo_sims_make(p, 0, 1, memory, stops)) return 0;
+  while (number < count) {
+    last = number;
+    number += 1 + count / GMLO_KEEP_BOUNDS;
+    if (number > count) number = count;
+    if (!gmlo_sims_make(p, number, 1, memory, stops)) return 0;
+    for (i = last + 1; i < number; i++)
+      p->least_ns[i] =
+          p->least_ns[last] < p->least_ns[number] ? p->least_ns[last] : p->least_ns[number];
+  }
+  p->is_bounded = 1;
   return 1;
+}
+
+/* Plans for the numbers that are worth it: with fewer than fit none is shorter; with more than
+   `low` the link has no time. 0 as above: then it is decided by what is known. */
+static int gmlo_sims_run(gmlo_sims *p, const gmlake_offload_memory *memory, const int *stops) {
+  unsigned tries;
+  if (!gmlo_sims_bound(p, memory, stops)) return 0;
+  if (p->low == 0) return 1;
+  p->ns[0] = p->least_ns[0]; /* if nothing has to leave */
+  if (!p->fits && !gmlo_sims_make(p, 0, 0, memory, stops)) return 0;
+  if (p->fit != 0 && !gmlo_sims_make(p, p->fit, 0, memory, stops)) return 0;
+  if (p->low > p->fit && !gmlo_sims_make(p, p->low, 0, memory, stops)) return 0;
+  for (tries = 0; tries < GMLO_KEEP_SIMS; tries++) {
+    size_t number = gmlo_sims_next(p);
+    if (number == SIZE_MAX) return 1;
+    if (!gmlo_sims_make(p, number, 0, memory, stops)) return 0;
+  }
+  return 1;
+}
+
+/* What a thread does, or else a call. */
+static void gmlo_session_work(void *arg) {
+  gmlake_offload_session *s = (gmlake_offload_session *)arg;
+  gmlo_worker *w = &s->worker;
+  int done = s->sims.ns != NULL ? gmlo_sims_run(&s->sims, &s->memory, &w->stops)
+                                : gmlo_making_run(&s->making);
+  gmlo_store(&w->done, done ? 1 : -1);
+}
+
+/* Plans in a thread, or at once. 1 if that has ended, -1 if host memory was refused for it; 0: not
+   yet. */
+static int gmlo_session_go_on(gmlake_offload_session *s) {
+  gmlo_worker *w = &s->worker;
+  if (!w->is_running && s->backend.thread_start != NULL) {
+    w->done = 0;
+    w->is_running = s->backend.thread_start(s->backend.user, gmlo_session_work, s, &w->thread) == 0;
+  }
+  if (w->is_running) {
+    if (gmlo_load(&w->done) == 0) return 0;
+    gmlo_session_join(s);
+  } else {
+    uint64_t work;
+    gmlo_session_work(s);
+    work = s->making.work + s->sims.work;
+    s->stats.plan_work += work;
+    if (work > s->stats.plan_work_max) s->stats.plan_work_max = work;
+  }
+  return w->done;
 }
 
 /* That stays so as long as iterations are like the known one. */
@@ -11523,6 +11182,7 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
   if (p->ns != NULL) {
     p->least_ns = p->ns + p->keeping.count + 1;
+    p->desc = gmlo_session_planner(s);
     return;
   }
   gmlo_keeping_leave(&p->keeping);
@@ -11536,7 +11196,7 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
 static void gmlo_session_decide(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
   uint64_t before_ns = p->ns[0] != UINT64_MAX ? p->ns[0] : p->least_ns[0];
-  if (p->low != 0 && p->bounds > p->keeping.count) {
+  if (p->low != 0 && p->is_bounded) {
     s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
     s->kept.before_size = s->span_ns != 0 ? s->span_size : 1024;
     s->kept.is_measured = s->span_ns != 0;
@@ -11550,22 +11210,6 @@ static void gmlo_session_decide(gmlake_offload_session *s) {
   }
   gmlo_session_stop_making(s);
   if (s->proposal.slot_of == NULL) gmlo_session_settle(s);
-}
-
-/* Goes on deciding which regions are kept, for what is left of this call's slice. Where host memory
-   is refused it is decided by what is known. */
-static void gmlo_session_simulate_on(gmlake_offload_session *s) {
-  gmlo_sims *p = &s->sims;
-  while (s->call_work < GMLO_SLICE) {
-    int done = s->making.l != NULL || gmlo_session_simulate(s) ? gmlo_session_go_on(s) : -1;
-    if (done == 0) return;
-    if (done > 0 && s->making.only_bound) gmlo_sims_note_bound(p, &s->making);
-    if (done > 0 && !s->making.only_bound) gmlo_sims_note_plan(p, &s->making);
-    gmlo_making_leave(&s->making);
-    if (done > 0) continue;
-    gmlo_session_decide(s);
-    return;
-  }
 }
 
 /* An iteration begins: the one that was proposed is the known one. */
@@ -11605,8 +11249,8 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
 
 /* ---- Iterations ---- */
 
-/* Goes on with the schedule that is in the making, for what is left of this call's slice. Without
-   host memory for it, the session goes on with the former one, or without any. */
+/* Goes on with the schedule that is in the making. Without host memory for it, the session goes on
+   with the former one, or without any. */
 static void gmlo_session_make(gmlake_offload_session *s) {
   int done = gmlo_session_go_on(s);
   if (done == 0) return;
@@ -11620,13 +11264,13 @@ static void gmlo_session_make(gmlake_offload_session *s) {
   if (done > 0) gmlo_session_consider(s, s->makes_review);
 }
 
-/* Plans the known recording when its times are there: a part in each call. With `is_due` this call
-   asks whether they are. After schedules in vain as many iterations have to be alike first: where
+/* Plans the known recording when its times are there. With `is_due` this call asks whether they
+   are. After schedules in vain as many iterations have to be alike first: where
    all differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   int is_review = s->is_review;
   if (s->sims.ns != NULL) {
-    gmlo_session_simulate_on(s);
+    if (gmlo_session_go_on(s) != 0) gmlo_session_decide(s);
     return;
   }
   if (s->making.l != NULL) {
@@ -12185,7 +11829,6 @@ static int gmlo_session_claim(gmlake_offload_session *s) {
   if (s->is_busy) return 0;
   s->is_busy = 1;
 #endif
-  s->call_work = 0;
   return 1;
 }
 
@@ -12547,13 +12190,12 @@ static int gmlo_view_begin(gmlo_view *v, const gmlo_recording *known,
                            const gmlake_offload_memory *memory) {
   gmlo_scheduler *c = &v->c;
   gmlake_offload_session_plan *plan = &v->plan;
-  gmlake_offload_graph *none;
   size_t i;
   if (!gmlo_recording_copy_to(known, &v->l)) return 0;
   v->l.cut = v->schedule->cut;
   for (i = 0; i < v->l.step_count; i++) /* its times may not be read yet */
     if (v->l.steps[i].time_ns == 0) v->l.steps[i].time_ns = v->l.steps[i].fastest_ns;
-  if (gmlo_build_open(&c->build, &v->l, 0, &none) != GMLAKE_OFFLOAD_OK) return 0;
+  if (!gmlo_build_begin(&c->build, &v->l)) return 0;
   plan->step_count = v->l.step_count;
   plan->tensor_count = c->build.live_count;
   plan->move_count = v->schedule->begin[v->l.step_count];
@@ -12701,7 +12343,7 @@ static gmlo_view *gmlo_session_view(gmlake_offload_session *s) {
   int is_made;
   if (v == NULL) return NULL;
   v->schedule = &s->schedule;
-  v->desc = gmlo_session_planner(s, 0);
+  v->desc = gmlo_session_planner(s);
   v->l.host = *host;
   v->scope = v->c.build.scope = gmlo_scope_of(host);
   is_made = gmlo_view_begin(v, gmlo_session_known(s), &s->memory);
@@ -13546,18 +13188,26 @@ static int gmlo_cuda_stream_sync(void *user, void *stream) {
   return gmlo_cuda_leave(&call, cuda->fn->StreamSynchronize((CUstream)stream) != CUDA_SUCCESS);
 }
 
-#if defined(__linux__)
+#if defined(_WIN32)
+typedef HANDLE gmlo_thread_id;
+#define GMLO_THREAD_RUN(user) static DWORD WINAPI gmlo_thread_run(void *user)
+#elif defined(__linux__)
+typedef pthread_t gmlo_thread_id;
+#define GMLO_THREAD_RUN(user) static void *gmlo_thread_run(void *user)
+#endif
+
+#if defined(GMLO_THREAD_RUN)
 
 typedef struct gmlo_thread {
-  pthread_t thread;
+  gmlo_thread_id id;
   void (*run)(void *arg);
   void *arg;
 } gmlo_thread;
 
-static void *gmlo_thread_run(void *user) {
+GMLO_THREAD_RUN(user) {
   const gmlo_thread *thread = (const gmlo_thread *)user;
   thread->run(thread->arg);
-  return NULL;
+  return 0;
 }
 
 static int gmlo_cuda_thread_start(void *user, void (*run)(void *arg), void *arg,
@@ -13567,7 +13217,12 @@ static int gmlo_cuda_thread_start(void *user, void (*run)(void *arg), void *arg,
   if (thread == NULL) return 1;
   thread->run = run;
   thread->arg = arg;
-  if (pthread_create(&thread->thread, NULL, gmlo_thread_run, thread) != 0) {
+#if defined(_WIN32)
+  thread->id = CreateThread(NULL, 0, gmlo_thread_run, thread, 0, NULL);
+  if (thread->id == NULL) {
+#else
+  if (pthread_create(&thread->id, NULL, gmlo_thread_run, thread) != 0) {
+#endif
     gmlo_free(&cuda->desc.host, thread);
     return 1;
   }
@@ -13576,11 +13231,16 @@ static int gmlo_cuda_thread_start(void *user, void (*run)(void *arg), void *arg,
 }
 
 static void gmlo_cuda_thread_join(void *user, void *thread) {
-  (void)pthread_join(((gmlo_thread *)thread)->thread, NULL);
+#if defined(_WIN32)
+  (void)WaitForSingleObject(((gmlo_thread *)thread)->id, INFINITE);
+  (void)CloseHandle(((gmlo_thread *)thread)->id);
+#else
+  (void)pthread_join(((gmlo_thread *)thread)->id, NULL);
+#endif
   gmlo_free(&((const gmlo_cuda *)user)->desc.host, thread);
 }
 
-#endif /* __linux__ */
+#endif /* GMLO_THREAD_RUN */
 
 /* ---- Create and destroy ---- */
 
@@ -13605,7 +13265,7 @@ static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
   table->fill = gmlo_cuda_fill;
   table->launch = gmlo_cuda_launch;
   table->now = gmlo_cuda_now;
-#if defined(__linux__)
+#if defined(GMLO_THREAD_RUN)
   table->thread_start = gmlo_cuda_thread_start;
   table->thread_join = gmlo_cuda_thread_join;
 #endif

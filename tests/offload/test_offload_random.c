@@ -181,11 +181,9 @@ static int peak_can_be_lowered(gmlo_cyclic *c, int64_t *out_bytes) {
 /* Makes the parts of a circle's gaps. */
 static int make_parts(gmlo_cyclic *c, const gmlake_offload_planner *planner, uint32_t job,
                       gmlo_preference order) {
-  int done = 0;
-  gmlo_cyclic_begin(c, planner, job, 1);
+  if (!gmlo_cyclic_begin(c, planner, job, 1)) return 0;
   c->mode.order = order;
-  while (done == 0 && c->phase < GMLO_CYCLIC_DOWN) done = gmlo_cyclic_go_on(c, 0);
-  return done == 0;
+  return gmlo_parts_make(c);
 }
 
 /* Swapping ends where no candidate of the peak can be swapped, also behind waits and behind swaps
@@ -214,7 +212,6 @@ CASE(no_candidate_is_missed) {
       assert_int_equal(gmlo_swap_down(&c, 0), 1);
       assert_false(peak_can_be_lowered(&c, &bytes));
       slot = gmlo_profile_peak(&c.profile, &bytes);
-      c.at = c.item_count;
       if (i % 2) (void)gmlo_swap_prune(&c, bytes);
       if (i % 2 == 0) gmlo_stall_before(&c, slot, 100 * US);
     }

@@ -293,8 +293,7 @@ static void next_uses_and_deaths(void **state) {
 #define PLANNED_MOST 2000 /* layers */
 
 static uint32_t layers;
-static int is_unmarked; /* the session finds the iterations */
-static int is_tight;    /* the limit holds from the begin on */
+static int is_tight; /* the limit holds from the begin on */
 static gmlake_offload_session_stats planned;
 
 /* Whether tensor a leaves before b, or there is no b: the schedule lets it go, its next use is
@@ -360,39 +359,40 @@ static void layer_step(gmlake_offload_session *session, uint32_t layer, int is_b
   if (is_back) assert_ok(gmlake_offload_session_free(session, made_by[layer], &program_stream));
 }
 
-/* With it iterations begin with steps whose numbers are multiples of 64. */
-static void empty_step(gmlake_offload_session *session) {
-  gmlake_offload_step step;
-  memset(&step, 0, sizeof step);
-  step.stream = &program_stream;
-  assert_ok(gmlake_offload_session_begin(session, &step));
-  assert_ok(gmlake_offload_session_end(session));
+/* A thread is asked to stop when it asks for host memory so many times more. */
+static size_t stops_in, calls_since; /* since then it has asked so often */
+static int stops;
+
+static void *stopping_malloc(void *user, size_t bytes) {
+  calls_since += (size_t)stops;
+  if (stops_in != 0 && --stops_in == 0) stops = 1;
+  return host_malloc(user, bytes);
 }
 
-/* A schedule of the known iteration, made in slices of about so many steps. */
-static void plan_in_slices(gmlake_offload_session *session, uint64_t slice, gmlo_making *making) {
-  gmlake_offload_planner_desc desc = gmlo_session_planner(session, 0);
-  size_t slices = 0;
-  gmlo_making_begin(making, gmlo_session_known(session), &desc, &session->memory, NULL);
-  while (gmlo_making_go_on(making, slice) == 0) assert_true(++slices < 1000000);
-  assert_true(making->phase == GMLO_PHASE_DONE);
-}
-
-/* However small the slices are, planning comes to its end, and to the same schedule. */
-static void check_slices(gmlake_offload_session *session) {
-  const gmlo_schedule *whole, *sliced;
-  gmlo_making in_one, in_slices;
-  plan_in_slices(session, UINT64_MAX, &in_one);
-  plan_in_slices(session, 1, &in_slices);
-  whole = &in_one.schedule;
-  sliced = &in_slices.schedule;
-  assert_true(whole->begin[whole->step_count] != 0);
-  assert_memory_equal(whole->begin, sliced->begin, (whole->step_count + 1) * sizeof *whole->begin);
-  assert_memory_equal(whole->moves, sliced->moves,
-                      whole->begin[whole->step_count] * sizeof *whole->moves);
-  assert_true(whole->map_count == sliced->map_count && whole->added_ns == sliced->added_ns);
-  gmlo_making_leave(&in_one);
-  gmlo_making_leave(&in_slices);
+/* Wherever planning is when it is to end, it ends soon, and nothing is left. */
+static void check_given_up(gmlake_offload_session *session) {
+  gmlake_offload_planner_desc desc = gmlo_session_planner(session);
+  gmlo_recording *l = gmlo_session_known(session);
+  size_t bytes = host_bytes, after, all = SIZE_MAX;
+  const gmlake_offload_host host = l->host;
+  gmlo_making m;
+  int done;
+  l->host = desc.host = counted;
+  l->host.malloc_fn = desc.host.malloc_fn = stopping_malloc;
+  for (after = 0; after < all; after += 1 + after / 8) {
+    const size_t before = host_calls;
+    stops_in = after;
+    stops = 0;
+    calls_since = 0;
+    gmlo_making_begin(&m, l, &desc, &session->memory, NULL, &stops);
+    done = gmlo_making_run(&m);
+    assert_int_equal(done, after == 0 || m.has_best);
+    assert_in_range(calls_since, 0, 64);
+    if (after == 0) all = host_calls - before;
+    gmlo_making_leave(&m);
+    assert_int_equal(host_bytes, bytes);
+  }
+  l->host = host;
 }
 
 /* Learns without a limit; then plans for half of the memory. */
@@ -411,9 +411,8 @@ static void train_layers(void) {
   memset(&planned, 0, sizeof planned);
   for (i = 0; i < layers; i++)
     assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &weights[i], &ptr));
-  if (is_unmarked) empty_step(session);
-  for (iteration = is_unmarked ? 0 : 5; iteration < 10; iteration++) {
-    if (!is_unmarked) assert_ok(gmlake_offload_session_mark(session));
+  for (iteration = 5; iteration < 10; iteration++) {
+    assert_ok(gmlake_offload_session_mark(session));
     note_work(session);
     for (i = 0; i < layers; i++) layer_step(session, i, 0, weights, made_by);
     for (i = layers; i-- != 0;) {
@@ -424,12 +423,11 @@ static void train_layers(void) {
     assert_int_equal(s.session_table.stream_sync(s.session_table.user, &program_stream), 0);
   }
   assert_true(planned.plan_count != 0 && planned.planned_bytes <= layers * 3 / 2 * CHUNK);
-  if (layers < 100) check_slices(session);
+  if (layers < 100) check_given_up(session);
   gmlake_offload_session_destroy(session);
 }
 
-/* Twice the steps take little more than twice the work; and no call does more of it than a slice,
-   but for what is done at once. */
+/* Twice the steps take little more than twice the work. */
 static void planning_is_bounded(void **state) {
   const unsigned most = test_part() == 1 ? PLANNED_MOST : PLANNED_MOST / 2;
   uint64_t work, plans, before = 0;
@@ -439,12 +437,11 @@ static void planning_is_bounded(void **state) {
     plans = planned.plan_count;
     work = planned.plan_work / plans;
     if (is_traced)
-      (void)printf("%u steps: %llu plans, %llu each, at most %llu\n", 2 * layers,
-                   (unsigned long long)plans, (unsigned long long)work,
-                   (unsigned long long)planned.plan_work_max);
+      (void)printf("%u steps: %llu plans, %llu each\n", 2 * layers, (unsigned long long)plans,
+                   (unsigned long long)work);
     if (before != 0) assert_true(work < 3 * before);
     assert_true(work < 10000 * (uint64_t)layers);
-    assert_true(planned.plan_work > GMLO_SLICE && planned.plan_work_max < 3 * GMLO_SLICE / 2);
+    assert_true(work > 100 * (uint64_t)layers);
     before = work;
   }
 }
@@ -578,18 +575,7 @@ static void tensors_wait_for_their_chunks(void **state) {
   with_memory(64 * CHUNK, 5e8, wait_for_chunks);
 }
 
-/* Also in a call in which an iteration is found to begin. */
-static void a_call_does_one_slice(void **state) {
-  (void)state;
-  is_unmarked = 1;
-  for (layers = 32; layers <= 128; layers *= 2) {
-    with_memory(0, 5e8, train_layers);
-    assert_true(planned.plan_work_max < 3 * GMLO_SLICE / 2);
-  }
-  is_unmarked = 0;
-}
-
-static void slices_of_any_size_plan_alike(void **state) {
+static void plans_are_given_up_at_once(void **state) {
   (void)state;
   layers = 32;
   with_memory(0, 5e8, train_layers);
@@ -741,8 +727,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_refused_number),
       cmocka_unit_test(addresses_are_bounded),
       cmocka_unit_test(tensors_wait_for_their_chunks),
-      cmocka_unit_test(a_call_does_one_slice),
-      cmocka_unit_test(slices_of_any_size_plan_alike),
+      cmocka_unit_test(plans_are_given_up_at_once),
       cmocka_unit_test(pinned_memory_is_divided),
       cmocka_unit_test(wrong_arguments),
   };
