@@ -10019,7 +10019,8 @@ static void gmlo_session_drift(gmlake_offload_session *s) {
   s->late_count = 0;
 }
 
-/* A tensor of this iteration has the slot. Without host memory for a note the slot stays as large. */
+/* A tensor of this iteration has the slot. Without host memory for a note the slot stays as
+   large. */
 static void gmlo_session_widen(gmlake_offload_session *s, uint32_t id,
                                const gmlo_session_tensor *g) {
   gmlo_recording *l = gmlo_session_known(s);
