@@ -388,8 +388,8 @@ COSTS
   the job has at most 5,000 accesses. A session plans without added time and makes 16 schedules.
   That takes about 1,700 steps of work, of 10 ns each, for each step of an iteration: of a Trainer
   with 16,000 steps .4 to .9 s of an H200's host. Where a thread plans, what a call does beside its
-  own work is at most linear in an iteration. To decide which regions are kept takes up to 17 bounds
-  and eight plans of four schedules. Running: linear in
+  own work is at most linear in an iteration. To decide which regions are kept takes up to ten plans
+  of four schedules, and two for each time that what lies between them is halved. Running: linear in
   accesses and events; O(log n) for each node of a memgraph.
 
 Licence: MIT, at the end of this file. */
@@ -8576,7 +8576,6 @@ typedef struct gmlo_making {
   gmlake_offload_planner_desc desc;
   const gmlake_offload_memory *memory;
   const int *stops;             /* see gmlake_offload_planner */
-  int only_bound;               /* no schedule is made */
   unsigned way_count;           /* how many ways are tried */
   const gmlo_schedule *present; /* of the session; NULL: it does not compete */
   gmlo_scheduler c;
@@ -8585,7 +8584,6 @@ typedef struct gmlo_making {
   int is_present, has_best;   /* the best one is `present`; there is one */
   uint64_t best_ns, least_ns; /* of the best one, of the fastest; */
   uint64_t step_ns, bound_ns; /* if nothing moves; none is faster */
-  int fits;                   /* nothing has to move */
 } gmlo_making;
 
 /* TENSILE's plan. 0 if host memory is refused, or if it is given up. */
@@ -8611,7 +8609,6 @@ static int gmlo_making_bound(gmlo_making *m) {
   gmlo_bound bound;
   uint32_t live;
   int fits = gmlo_bound_begin(c, &bound);
-  m->fits = fits == 1;
   m->step_ns = m->bound_ns = c->time_ns[m->l->step_count];
   if (fits != 0) return fits > 0;
   for (live = 0; live < c->build.live_count; live++) gmlo_bound_add(c, &bound, live, bound.top);
@@ -8794,20 +8791,15 @@ static int gmlo_making_run(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
   gmlake_offload_planner *planner = NULL;
   gmlake_offload_graph *graph = NULL;
-  gmlake_offload_plan_info nothing;
   unsigned number;
   int done = gmlo_build_graph(&c->build, m->l, &graph) == GMLAKE_OFFLOAD_OK;
-  memset(&nothing, 0, sizeof nothing);
   c->graph = graph;
-  c->plan = &nothing;
   c->desc = &m->desc;
-  if (!m->only_bound) done = done && gmlo_making_plan(m, &planner);
-  done = done && gmlo_scheduler_take(c) && gmlo_scheduler_take_way(c);
+  done =
+      done && gmlo_making_plan(m, &planner) && gmlo_scheduler_take(c) && gmlo_scheduler_take_way(c);
   if (done) gmlo_scheduler_prepare(c);
-  done = done && gmlo_making_bound(m);
-  if (!m->only_bound) done = done && gmlo_making_present(m);
-  for (number = 0; number < m->way_count && done && !m->only_bound; number++)
-    done = gmlo_making_try(m, number);
+  done = done && gmlo_making_bound(m) && gmlo_making_present(m);
+  for (number = 0; number < m->way_count && done; number++) done = gmlo_making_try(m, number);
   m->work += 16 * m->l->named_count;
   gmlo_build_leave(&c->build);
   gmlake_offload_planner_destroy(planner);
@@ -9212,8 +9204,7 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
 #define GMLO_REGROUPS 8u     /* new numbers of regions that are learnt at once */
 #define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
-#define GMLO_KEEP_SIMS 5u    /* numbers of kept regions that are planned for, */
-#define GMLO_KEEP_BOUNDS 16u /* bounds that are asked for before that, about; */
+#define GMLO_KEEP_SIMS 8u    /* numbers of kept regions that are planned for at first, about, */
 #define GMLO_KEEP_WAYS 4u    /* in so many ways; the one that is taken is planned again later */
 #define GMLO_KEEP_CHANGES 8u /* how often a session changes what is kept */
 #define GMLO_KEEP_ALIKE 2u   /* iterations in a row that were alike, before it decides; */
@@ -9319,13 +9310,10 @@ typedef struct gmlo_sims {
   gmlo_recording recording; /* that the iterations are made of: a copy of the known one */
   gmlo_keeping keeping;
   gmlake_offload_planner_desc desc; /* where no memory that is not seen is needed for them */
-  uint64_t *least_ns;               /* by number: no iteration is shorter */
-  uint64_t *ns;    /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
-  int fits;        /* if none is kept, nothing has to leave */
-  int is_bounded;  /* all bounds are there */
-  size_t fit, low; /* the most with which nothing has to; the one of the lowest bound */
-  size_t best;     /* of those planned */
-  uint64_t work;   /* steps so far */
+  uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
+  size_t best;        /* of those planned */
+  uint64_t before_ns; /* an iteration in which none is kept, also above the limit */
+  uint64_t work;      /* steps so far */
   gmlo_proposal tried, found; /* the present one; the best one so far, if any is better than none */
 } gmlo_sims;
 
@@ -10865,89 +10853,48 @@ static int gmlo_sims_propose(gmlo_sims *p, size_t count) {
   return 1;
 }
 
-/* The number to plan for next: in the middle between the best one and the next that was planned
-   for, on that side of it where the bound is lower. SIZE_MAX: none is worth it. */
-static size_t gmlo_sims_next(const gmlo_sims *p) {
-  size_t below = p->best, above = p->best, next = SIZE_MAX, i;
-  uint64_t most = p->ns[p->best] - p->ns[p->best] / GMLO_KEEP_GAIN;
-  while (below > 0 && (below == p->best || p->ns[below] == 0)) below--;
-  while (above < p->keeping.count && (above == p->best || p->ns[above] == 0)) above++;
-  for (i = 0; i < 2; i++) {
-    size_t middle = i == 0 ? below + (p->best - below) / 2 : above - (above - p->best) / 2;
-    if (p->ns[middle] != 0 || p->least_ns[middle] >= most) continue;
-    most = p->least_ns[middle];
-    next = middle;
-  }
-  return next;
-}
-
-/* Asks for the bound of a number, or plans for it: it is proposed if it is the fastest so far. 0 if
-   host memory is refused, or if that is given up. */
-static int gmlo_sims_make(gmlo_sims *p, size_t number, int only_bound,
-                          const gmlake_offload_memory *memory, const int *stops) {
+/* Plans for a number, if that was not done: it is proposed if it is the fastest so far. 0 if host
+   memory is refused, or if that is given up. */
+static int gmlo_sims_try(gmlo_sims *p, size_t number, const gmlake_offload_memory *memory,
+                         const int *stops) {
   gmlake_offload_planner_desc desc = p->desc;
   size_t others = gmlo_sims_unseen(p, number);
   gmlo_proposal former = p->found;
   gmlo_making m;
-  int done = gmlo_sims_propose(p, number);
+  int done;
+  if (p->ns[number] != 0) return 1;
+  done = gmlo_sims_propose(p, number);
   if (others != 0) desc.target_bytes = desc.target_bytes > others ? desc.target_bytes - others : 1;
   gmlo_making_begin(&m, &p->tried.recording, &desc, memory, NULL, stops);
-  m.only_bound = only_bound;
   m.way_count = GMLO_KEEP_WAYS;
   done = done && gmlo_making_run(&m);
   p->work += m.work;
-  if (done && only_bound) {
-    p->least_ns[number] = m.bound_ns;
-    if (m.fits) p->fit = number;
-    if (number == 0) p->fits = m.fits;
-    if (m.bound_ns < p->least_ns[p->low]) p->low = number;
-  } else if (done) {
+  if (done) {
     p->ns[number] = m.schedule.step_ns + m.schedule.added_ns;
+    if (number == 0) p->before_ns = p->ns[0];
     if (m.schedule.planned_bytes > desc.target_bytes) p->ns[number] = UINT64_MAX;
-    if (p->ns[number] < p->ns[p->best]) {
-      p->best = number;
-      p->tried.schedule = m.schedule;
-      memset(&m.schedule, 0, sizeof m.schedule);
-      p->found = p->tried;
-      p->tried = former;
-    }
+  }
+  if (done && p->ns[number] < p->ns[p->best]) {
+    p->best = number;
+    p->tried.schedule = m.schedule;
+    memset(&m.schedule, 0, sizeof m.schedule);
+    p->found = p->tried;
+    p->tried = former;
   }
   gmlo_making_leave(&m);
   return done;
 }
 
-/* Asks for bounds. Of many numbers some have one; those between two of them have the lower of both.
-   0 as above. */
-static int gmlo_sims_bound(gmlo_sims *p, const gmlake_offload_memory *memory, const int *stops) {
-  size_t count = p->keeping.count, number = 0, last, i;
-  if (!gmlo_sims_make(p, 0, 1, memory, stops)) return 0;
-  while (number < count) {
-    last = number;
-    number += 1 + count / GMLO_KEEP_BOUNDS;
-    if (number > count) number = count;
-    if (!gmlo_sims_make(p, number, 1, memory, stops)) return 0;
-    for (i = last + 1; i < number; i++)
-      p->least_ns[i] =
-          p->least_ns[last] < p->least_ns[number] ? p->least_ns[last] : p->least_ns[number];
-  }
-  p->is_bounded = 1;
-  return 1;
-}
-
-/* Plans for the numbers that are worth it: with fewer than fit none is shorter; with more than
-   `low` the link has no time. 0 as above: then it is decided by what is known. */
+/* Plans for some numbers, then for those that are nearer and nearer to the best. 0 as above: it is
+   decided by what is known then. */
 static int gmlo_sims_run(gmlo_sims *p, const gmlake_offload_memory *memory, const int *stops) {
-  unsigned tries;
-  if (!gmlo_sims_bound(p, memory, stops)) return 0;
-  if (p->low == 0) return 1;
-  p->ns[0] = p->least_ns[0]; /* if nothing has to leave */
-  if (!p->fits && !gmlo_sims_make(p, 0, 0, memory, stops)) return 0;
-  if (p->fit != 0 && !gmlo_sims_make(p, p->fit, 0, memory, stops)) return 0;
-  if (p->low > p->fit && !gmlo_sims_make(p, p->low, 0, memory, stops)) return 0;
-  for (tries = 0; tries < GMLO_KEEP_SIMS; tries++) {
-    size_t number = gmlo_sims_next(p);
-    if (number == SIZE_MAX) return 1;
-    if (!gmlo_sims_make(p, number, 0, memory, stops)) return 0;
+  size_t count = p->keeping.count, step = 1 + count / GMLO_KEEP_SIMS, number;
+  for (number = 0; number < count + step; number += step)
+    if (!gmlo_sims_try(p, number < count ? number : count, memory, stops)) return 0;
+  for (step /= 2; step != 0; step /= 2) {
+    number = p->best;
+    if (number >= step && !gmlo_sims_try(p, number - step, memory, stops)) return 0;
+    if (number + step <= count && !gmlo_sims_try(p, number + step, memory, stops)) return 0;
   }
   return 1;
 }
@@ -11180,9 +11127,8 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     return;
   kept->limit_bytes = s->desc.limit_bytes;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
-    p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
+    p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, sizeof *p->ns);
   if (p->ns != NULL) {
-    p->least_ns = p->ns + p->keeping.count + 1;
     p->desc = gmlo_session_planner(s);
     return;
   }
@@ -11196,8 +11142,8 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
    for the next one. */
 static void gmlo_session_decide(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
-  uint64_t before_ns = p->ns[0] != UINT64_MAX ? p->ns[0] : p->least_ns[0];
-  if (p->low != 0 && p->is_bounded) {
+  uint64_t before_ns = p->before_ns;
+  if (before_ns != 0) {
     s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
     s->kept.before_size = s->span_ns != 0 ? s->span_size : 1024;
     s->kept.is_measured = s->span_ns != 0;
