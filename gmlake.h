@@ -3533,14 +3533,12 @@ static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes
    [K1] A callback that is running has a record in callbacks, on the stack of the thread that runs
         it. */
 
-typedef struct gmlk_borrower { /* a stream whose work has used what a pool lends, or lent */
-  unsigned stream; /* its number; where that serves another stream by now, the work is complete */
-  uint64_t epoch;  /* of its last such work */
-} gmlk_borrower;
-
-struct gmlk_loan {      /* see >>lend */
-  unsigned number;      /* [G1] 0: the pool is not lent */
-  gmlk_borrower *users; /* count of them, room for capacity */
+struct gmlk_loan { /* see >>lend */
+  unsigned number; /* [G1] 0: the pool is not lent */
+  gmlk_used
+      *users; /* streams whose work has used what it lends, or lent, with the epochs of their last
+                       such work; where a number serves another stream by now, that is complete.
+                       count of them, room for capacity */
   size_t count, capacity;
 };
 
@@ -8534,7 +8532,7 @@ static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t a
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
   size_t i = 0;
   while (i < loan->count && loan->users[i].stream != stream) i++;
-  if (!gmlk_host_grow(&l->host, &loan->users, &loan->capacity, i, sizeof(gmlk_borrower))) return 0;
+  if (!gmlk_host_grow(&l->host, &loan->users, &loan->capacity, i, sizeof(gmlk_used))) return 0;
   loan->count = gmlk_max(loan->count, i + 1);
   loan->users[i].stream = stream;
   loan->users[i].epoch = l->streams.items[stream]->epoch;
@@ -8580,7 +8578,7 @@ static unsigned gmlk_pool_number(gmlake *l, gmlake_pool *pool, gmlake_stream val
   if (!number) return 0;
   if (gmlk_arena_admit(&pool->arena, number) && gmlk_arena_admit(&pool->arena, stream) &&
       gmlk_host_grow(&l->host, &pool->loan.users, &pool->loan.capacity, pool->loan.count,
-                     sizeof(gmlk_borrower)))
+                     sizeof(gmlk_used)))
     return number;
   l->streams.items[number]->is_used = 0;
   return 0;
@@ -8640,7 +8638,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
 /* Makes the stream wait on the device for all others that have used what was lent; in a dry run
    only says that it has to wait. CAPTURING: a capture forbids that, or one of these streams was
    destroyed before gmlake_forget_stream. */
-static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, size_t count,
+static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_used *users, size_t count,
                                       unsigned stream) {
   gmlake_result result = GMLAKE_OK;
   gmlk_batch batch;
@@ -8662,12 +8660,9 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
 static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlake_pool *pool, unsigned stream) {
   const gmlk_extra *extra = NULL;
   gmlake_result result = GMLAKE_OK;
-  size_t i;
-  while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL)
-    for (i = 0; i < extra->used_count && extra->stream == pool->loan.number && !result; i++) {
-      const gmlk_borrower user = {extra->used[i].stream, extra->used[i].epoch};
-      result = gmlk_loan_follow(l, &user, 1, stream);
-    }
+  while (!result && (extra = gmlk_pending_next(&pool->arena, extra)) != NULL)
+    if (extra->stream == pool->loan.number)
+      result = gmlk_loan_follow(l, extra->used, extra->used_count, stream);
   return result;
 }
 
@@ -8725,7 +8720,7 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
   size_t i;
   if (!r->grains) return GMLAKE_OK;
   for (i = 0; loan && i < loan->count; i++) {
-    const gmlk_borrower *user = &loan->users[i];
+    const gmlk_used *user = &loan->users[i];
     if (gmlk_has_to_wait_for(l, r->stream, user->stream, user->epoch) &&
         !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
       return GMLAKE_OK;
@@ -8864,7 +8859,7 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
 
 static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
   gmlk_arena_close(l, &pool->arena);
-  gmlk_host_free(&l->host, pool->loan.users, pool->loan.capacity * sizeof(gmlk_borrower));
+  gmlk_host_free(&l->host, pool->loan.users, pool->loan.capacity * sizeof(gmlk_used));
   gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
 }
 
@@ -8970,7 +8965,7 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
   size_t i;
   for (i = 0; a->pool && i < a->pool->loan.count; i++) {
-    const gmlk_borrower *user = &a->pool->loan.users[i];
+    const gmlk_used *user = &a->pool->loan.users[i];
     if (!gmlk_tag_done(&l->streams, user->stream, user->epoch)) return 0;
   }
   for (b = a->head.next; b != &a->tail; b = b->next)
