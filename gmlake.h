@@ -1860,8 +1860,9 @@ static inline gmlk_window *gmlk_as_window(const gmlk_block *b) {
 }
 
 /* Both are of >>pending, which has [N4] and [N5]. */
-struct gmlk_used {   /* a stream that gmlake_record_stream named for a block */
-  gmlk_link link;    /* [in a queue] it is the first field: a link is a use */
+struct gmlk_used { /* a stream that gmlake_record_stream named for a block, or that used what a pool
+                        lends: then only stream and epoch count */
+  gmlk_link link;  /* [in a queue] it is the first field: a link is a use */
   gmlk_extra *extra; /* [in a queue] whose use it is; else NULL */
   uint64_t epoch;    /* [live] the stream's `born`: another value there means that the number has a
                       new owner by now. [pending] the epoch that has to complete */
@@ -3535,10 +3536,10 @@ static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes
 
 struct gmlk_loan { /* see >>lend */
   unsigned number; /* [G1] 0: the pool is not lent */
-  gmlk_used
-      *users; /* streams whose work has used what it lends, or lent, with the epochs of their last
-                       such work; where a number serves another stream by now, that is complete.
-                       count of them, room for capacity */
+  /* The streams whose work has used what it lends, or lent, with the epoch of their last such work;
+     where a number serves another stream by now, that is complete. count of them, room for
+     capacity. */
+  gmlk_used *users;
   size_t count, capacity;
 };
 
