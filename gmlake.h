@@ -1642,6 +1642,13 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
+/* Rounds a size up. 0: the sum overflows, and *out is not written. */
+static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
+  if (value > SIZE_MAX - (unit_pow2 - 1)) return 0;
+  *out = (value + unit_pow2 - 1) & ~(unit_pow2 - 1);
+  return 1;
+}
+
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -4563,9 +4570,8 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
    TRANSIENT the request asks with the number of its pool's loan. */
 static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
   const size_t alignment = r->desc->alignment ? r->desc->alignment : GMLK_GRAIN;
-  const size_t chunk = r->arena->chunk_bytes, unit = r->is_whole ? chunk : GMLK_GRAIN;
-  const size_t most = GMLK_GRAIN * (size_t)GMLK_GRAINS_MAX - chunk;
-  const size_t bytes = (gmlk_min(gmlk_max(r->bytes, 1), most + 1) + unit - 1) & ~(unit - 1);
+  const size_t chunk = r->arena->chunk_bytes;
+  size_t unit = r->is_whole ? chunk : GMLK_GRAIN, bytes;
   if (!gmlk_is_pow2(alignment) || alignment > chunk)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
@@ -4578,7 +4584,9 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
     r->requester.stream = r->desc->pool->loan.number;
   }
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
-  if (bytes <= most) r->grains = (uint32_t)(bytes / GMLK_GRAIN); /* else it is too large: 0 */
+  if (gmlk_size_round_up(gmlk_max(r->bytes, 1), unit, &bytes) &&
+      bytes <= GMLK_GRAIN * (size_t)GMLK_GRAINS_MAX - chunk) /* else it is too large: 0 */
+    r->grains = (uint32_t)(bytes / GMLK_GRAIN);
   return GMLAKE_OK;
 }
 

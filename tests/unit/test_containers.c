@@ -38,6 +38,25 @@ static void host_close(const gmlk_host *host) {
   assert_int_equal(host->bytes, 0);
 }
 
+/* ---- sizes ---- */
+
+CASE(test_sizes) {
+  const size_t max = SIZE_MAX;
+  size_t out = 7;
+  assert_true(gmlk_size_round_up(0, 512, &out));
+  assert_int_equal(out, 0);
+  assert_true(gmlk_size_round_up(513, 512, &out));
+  assert_int_equal(out, 1024);
+  assert_true(gmlk_size_round_up(1024, 512, &out));
+  assert_int_equal(out, 1024);
+  assert_true(gmlk_size_round_up(max - 511, 512, &out));
+  assert_true(out == max - 511);
+  assert_false(gmlk_size_round_up(max - 510, 512, &out));
+  assert_false(gmlk_size_round_up(max, 2, &out));
+  assert_true(gmlk_size_round_up(max, 1, &out));
+  assert_true(out == max);
+}
+
 /* ---- the sorted pool ---- */
 
 static gmlk_bins holes;
