@@ -7438,11 +7438,11 @@ typedef struct gmlo_schedule {
   size_t step_count;
   size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
   uint64_t step_ns, added_ns;
-  uint64_t least_ns;                /* no schedule for these bytes is faster */
-  size_t target_bytes, first_bytes; /* it is for; on the device when step `cut` begins */
-  uint64_t print;                   /* of the recording that it is for: gmlo_recording_print */
-  uint32_t cut;                     /* of the recording; half steps count from there */
-  size_t map_count;                 /* chunks that an iteration maps */
+  uint64_t least_ns;   /* no schedule for these bytes is faster */
+  size_t target_bytes; /* it is for */
+  uint64_t print;      /* of the recording that it is for: gmlo_recording_print */
+  uint32_t cut;        /* of the recording; half steps count from there */
+  size_t map_count;    /* chunks that an iteration maps */
 } gmlo_schedule;
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
@@ -8701,7 +8701,6 @@ static int gmlo_making_list(gmlo_making *m, gmlo_schedule *schedule) {
   schedule->unplanned_bytes = (size_t)most;
   (void)gmlo_profile_peak(&c->level, &most);
   schedule->planned_bytes = (size_t)most;
-  schedule->first_bytes = (size_t)gmlo_profile_max(&c->level, 0, 1);
   schedule->step_ns = m->step_ns;
   schedule->least_ns = m->bound_ns;
   schedule->target_bytes = m->desc.target_bytes;
@@ -9188,8 +9187,8 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
    makes one leave, in an iteration, is linear in the session's tensors, and so is the begin of an
    iteration. Fails: where memory, the backend or host memory refuse. */
 
-#define GMLO_EVENTS_SEEN 2048u /* in one call */
-#define GMLO_FENCES 1024u      /* steps of a stream whose end can be told from later ones */
+#define GMLO_EVENTS_SEEN 512u /* steps and copies whose times are read, in one call */
+#define GMLO_FENCES 1024u     /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
 #define GMLO_AHEAD 256u /* steps for whose tensors others leave ahead while no plan holds */
@@ -9216,6 +9215,7 @@ typedef struct gmlo_stream { /* a stream */
   void *events[GMLO_FENCES];       /* NULL: never recorded */
   uint64_t fences;                 /* recorded so far */
   uint64_t seen[GMLO_STREAMS_MAX]; /* by stream: the fence that this one has waited for */
+  size_t stamped[2]; /* by recording: so many timed events were there with the last one on this */
 } gmlo_stream;
 
 typedef struct gmlo_fence {
@@ -9379,9 +9379,7 @@ struct gmlake_offload_session {
   gmlo_recording made;   /* for a copy of the known recording */
   gmlo_worker worker;    /* that makes it, or `sims` */
   int makes_review;      /* `is_review` when it was begun */
-  int is_looking;        /* the next call looks at more events */
   size_t made_bytes;     /* of the slots that it, or the present one, is for */
-  size_t over_from;      /* events of the known recording from this one on are complete; */
   size_t timed;          /* steps of it whose times were read */
   uint64_t timed_ns;     /* what these take together */
   size_t at, alloc_at;   /* [S5]; allocations of the known recording so far */
@@ -9656,7 +9654,9 @@ static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t stream_id
   }
   l->is_broken = s->backend.event_record(s->backend.user, l->events[l->event_count],
                                          s->streams[stream_id]->stream) != 0;
-  return l->is_broken ? GMLAKE_OFFLOAD_NONE : (uint32_t)l->event_count++;
+  if (l->is_broken) return GMLAKE_OFFLOAD_NONE;
+  s->streams[stream_id]->stamped[s->known == 0] = ++l->event_count;
+  return (uint32_t)l->event_count - 1;
 }
 
 /* The tensor's slot in the recording that is made, which appears if it is new there. */
@@ -10687,26 +10687,17 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
 
 /* ---- Planning ---- */
 
-/* No event of the known recording was looked at yet. */
-static void gmlo_session_look_anew(gmlake_offload_session *s) {
-  s->over_from = SIZE_MAX;
-  s->timed = 0;
-  s->is_looking = 0;
-}
-
-/* Whether all events of the known recording are complete, as far as one call looks. */
+/* Whether all events of the known recording are complete: the last one of each stream is. */
 static int gmlo_session_is_over(gmlake_offload_session *s) {
-  gmlo_recording *l = gmlo_session_known(s);
-  size_t looked;
-  if (s->over_from > l->event_count) s->over_from = l->event_count;
-  s->is_looking = 0;
-  for (looked = 0; s->over_from != 0 && looked < GMLO_EVENTS_SEEN; looked++, s->over_from--) {
+  const gmlo_recording *l = gmlo_session_known(s);
+  size_t i;
+  for (i = 0; i < s->stream_count; i++) {
+    size_t last = s->streams[i]->stamped[s->known];
     int done = 0;
-    if (s->backend.event_done(s->backend.user, l->events[s->over_from - 1], &done) != 0 || !done)
-      return 0;
+    if (last == 0 || last > l->event_count) continue; /* it has none there */
+    if (s->backend.event_done(s->backend.user, l->events[last - 1], &done) != 0 || !done) return 0;
   }
-  s->is_looking = s->over_from != 0;
-  return !s->is_looking;
+  return 1;
 }
 
 static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, uint32_t to) {
@@ -11172,7 +11163,7 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   gmlo_recording_free(l);
   *l = proposal.recording;
   s->known = s->known == 0;
-  gmlo_session_look_anew(s);
+  s->timed = 0;
   gmlo_session_stop_making(s);
   for (i = 0; i < s->tensor_count; i++) {
     gmlo_session_tensor *g = &s->tensors[i];
@@ -11225,7 +11216,7 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
     return;
   }
   if (s->known < 0 || s->is_timed || s->alike_count + GMLO_VAIN < s->vain_count) return;
-  if (s->timed == 0 && !((is_due || s->is_looking) && gmlo_session_is_over(s))) return;
+  if (s->timed == 0 && !(is_due && gmlo_session_is_over(s))) return;
   if (!gmlo_session_read_times(s)) return;
   s->timed = 0;
   s->is_review = 0;
@@ -11270,7 +11261,7 @@ static int gmlo_recording_is_alike(const gmlo_recording *a, const gmlo_recording
 static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_steady) {
   gmlo_recording *before = gmlo_session_known(s), *l;
   size_t i;
-  gmlo_session_look_anew(s);
+  s->timed = 0;
   gmlo_by_room_leave(&s->by_room);
   for (i = 0; i < s->tensor_count; i++) {
     s->tensors[i].slot = s->tensors[i].learnt;

@@ -575,6 +575,43 @@ static void tensors_wait_for_their_chunks(void **state) {
   with_memory(64 * CHUNK, 5e8, wait_for_chunks);
 }
 
+/* An iteration whose last copy goes on behind its last step: it is not over before. */
+static void copy_at_the_end(void) {
+  const size_t bytes = 2 * GMLO_MEASURED_BYTES;
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session *session;
+  gmlake_offload_step step;
+  uint32_t tensor;
+  size_t room;
+  void *ptr;
+  memset(&desc, 0, sizeof desc);
+  memset(&step, 0, sizeof step);
+  desc.backend = &s.session_table;
+  desc.memory = &s.memory;
+  assert_ok(gmlake_offload_session_create(&desc, &session));
+  assert_ok(gmlake_offload_session_mark(session));
+  assert_ok(gmlake_offload_session_alloc(session, bytes, &program_stream, &tensor, &ptr));
+  step.stream = &program_stream;
+  step.writes = &tensor;
+  step.write_count = 1;
+  assert_ok(gmlake_offload_session_begin(session, &step));
+  assert_ok(gmlake_offload_session_end(session));
+  assert_ok(gmlake_offload_session_make_room(session, bytes, &room));
+  assert_int_equal(room, bytes);
+  assert_ok(gmlake_offload_session_mark(session));
+  assert_int_equal(s.session_table.stream_sync(s.session_table.user, &program_stream), 0);
+  assert_false(gmlo_session_is_over(session));
+  assert_int_equal(s.session_table.stream_sync(s.session_table.user, s.session_table.out_stream),
+                   0);
+  assert_true(gmlo_session_is_over(session));
+  gmlake_offload_session_destroy(session);
+}
+
+static void the_last_copy_is_waited_for(void **state) {
+  (void)state;
+  with_memory(0, 5e8, copy_at_the_end);
+}
+
 static void plans_are_given_up_at_once(void **state) {
   (void)state;
   layers = 32;
@@ -728,6 +765,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(addresses_are_bounded),
       cmocka_unit_test(tensors_wait_for_their_chunks),
       cmocka_unit_test(plans_are_given_up_at_once),
+      cmocka_unit_test(the_last_copy_is_waited_for),
       cmocka_unit_test(pinned_memory_is_divided),
       cmocka_unit_test(wrong_arguments),
   };
