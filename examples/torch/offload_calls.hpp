@@ -10,10 +10,14 @@ void *session_stream(int device);
 std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_bytes,
                                                     const char **out_why);
 
+/* Options that a device's session keeps, by their names. */
+using Lasting = std::map<std::string, size_t>;
+
 /* One session a device. It lives as long as the process, as the lake does. */
 struct Sessions {
   std::mutex mutex;
   std::map<int, std::unique_ptr<gmlake_torch::Offload>> by_device;
+  std::map<int, Lasting> lasting;
   std::atomic<gmlake_torch::Offload *> open{nullptr};
   int device = 0; /* of the open one */
 };
@@ -37,6 +41,17 @@ const char *answer(Function function) noexcept {
   } catch (const std::exception &error) {
     return kept_text(error.what());
   }
+}
+
+/* NULL, or which option that is asked for, and not 0, the session cannot have any more. */
+const char *other_than(const Lasting &has, const Lasting &asked) {
+  for (const auto &option : asked)
+    if (option.second && option.second != has.at(option.first))
+      return kept_text(option.first + " is " + std::to_string(option.second) +
+                       ", and the process's first session on this device had " +
+                       std::to_string(has.at(option.first)) +
+                       ": leave it out, or use another process");
+  return nullptr;
 }
 
 const char *text_of(gmlake_torch::Offload &offload, gmlake_offload_result result) {
@@ -72,7 +87,7 @@ void list(std::string &text, const char *name, const Row *rows, size_t count, Nu
 } // namespace
 
 /* Opens a session on the device. host_bytes_max, chunk_bytes and is_checked are those of the first
-   time. */
+   time: 0 later, or the same. */
 API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t tensor_bytes_min,
                                           size_t host_bytes_max, size_t chunk_bytes,
                                           int is_checked) noexcept {
@@ -82,8 +97,14 @@ API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t
     if (all.open.load()) return "a session is open already";
     std::unique_ptr<gmlake_torch::Offload> &own = all.by_device[device];
     const char *why = nullptr;
+    const Lasting asked{{"host_bytes_max", host_bytes_max},
+                        {"chunk_bytes", chunk_bytes},
+                        {"is_checked", size_t(is_checked)}};
+    if (own) why = other_than(all.lasting[device], asked);
+    if (why) return why;
     if (!own) own = make_session(device, chunk_bytes, &why);
     if (!own) return why;
+    all.lasting.emplace(device, asked);
     gmlake_torch::OffloadOptions options;
     options.limit_bytes = limit_bytes;
     options.tensor_bytes_min = tensor_bytes_min;

@@ -1762,6 +1762,10 @@ static const Case case_limits("limits", [] {
   check(memory.limit() == 32 * MIB && is_refused(40 * MIB));
   torch_allocator().setMemoryFraction(.25, 0);
   check(!gmlake_torch_offload_close() && memory.limit() == 256 * MIB);
+  check(has(gmlake_torch_offload_open(0, 0, 0, 0, 4 * MIB, 0), "chunk_bytes is 4194304, and"));
+  check(has(gmlake_torch_offload_open(0, 0, 0, MIB, 0, 0), "first session on this device had 0"));
+  check(has(gmlake_torch_offload_open(0, 0, 0, 0, 2 * MIB, 1), "is_checked"));
+  check(!gmlake_torch_offload_open(0, 0, 0, 0, 0, 0) && !gmlake_torch_offload_close());
   torch_allocator().setMemoryFraction(1.0, 0);
   give(take(800 * MIB));
 });

@@ -143,7 +143,8 @@ class Session:
         device,
         limit_bytes,  # of all that the lake holds
         tensor_bytes_min=0,  # smaller ones stay; 0: half a chunk, and those that last share chunks
-        # These three are, in a process, of the device's first session:
+        # In a process these three are those of the device's first session: a later one that asks
+        # for something else is refused.
         host_bytes_max=0,  # of pinned memory; 0: half of what the host has available
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
