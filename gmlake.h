@@ -975,7 +975,6 @@ typedef struct gmlake_map_entry { /* what lies somewhere */
 } gmlake_map_entry;
 
 typedef struct gmlake_stats {
-  size_t struct_bytes;                          /* set by the caller; 0: this header's size */
   size_t requested_bytes, requested_bytes_peak; /* live blocks and buffers, as asked for */
   size_t active_bytes, active_bytes_peak;       /* the same, rounded. Both count what sleeps, too */
   size_t reserved_bytes, reserved_bytes_peak;   /* physical memory held */
@@ -1255,7 +1254,6 @@ GMLAKE_DEF gmlake_result gmlake_admit(gmlake *lake, const gmlake_alloc_desc *req
    driver takes it now, what it refused to take before.
    *out_released_bytes (may be NULL) is written in any case. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
-/* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
 /* The same of one pool; NULL: of all that is in no pool, buffers too. Of now alone: the metadata,
    what is counted from creation on, and peaks are the lake's, and 0 here; but reserved_bytes_peak
@@ -10190,14 +10188,6 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   }
 }
 
-/* Writes as many of the figures as the caller's struct has. pre: its struct_bytes is legal. */
-static gmlake_result gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
-  const size_t bytes = to->struct_bytes ? to->struct_bytes : sizeof(*from);
-  from->struct_bytes = gmlk_min(bytes, sizeof(*from));
-  memcpy(to, from, from->struct_bytes);
-  return GMLAKE_OK;
-}
-
 /* The figures that have a peak. */
 #define GMLK_PEAKS(X)                                                                           \
   (X(requested_bytes), X(active_bytes), X(reserved_bytes), X(stitched_bytes), X(pending_bytes), \
@@ -12988,15 +12978,6 @@ static gmlake_result gmlk_need_array(gmlake *l, const gmlk_array *array) {
                      GMLK_ULL(array->capacity));
 }
 
-static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_stats *out_stats) {
-  gmlake_result result = gmlk_need(l, call, out_stats, "out_stats");
-  if (result || !out_stats->struct_bytes || out_stats->struct_bytes >= sizeof(size_t))
-    return result;
-  return gmlk_refuse(l, call,
-                     "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
-                     GMLK_ULL(out_stats->struct_bytes));
-}
-
 #define GMLK_OOM_TRIES 8u /* times that a call asks the handler, see gmlake_oom_handler */
 
 /* Leaves the call. After a shortage it asks the user's handler to make room, with no lock held.
@@ -13472,32 +13453,30 @@ GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
-  gmlake_stats stats;
-  gmlake_result result = gmlk_need_stats(l, "gmlake_get_stats", out_stats);
+  gmlake_result result = gmlk_need(l, "gmlake_get_stats", out_stats, "out_stats");
   if (!result) result = gmlk_enter(l, GMLK_ASKS);
   if (result) return result;
-  stats = l->stats;
-  stats.live_count = l->index.count;
-  stats.free_count = stats.allocation_count - stats.live_count;
-  stats.event_count = l->streams.record_count;
-  stats.metadata_bytes = l->host.bytes;
-  stats.metadata_bytes_peak = l->host.bytes_peak;
-  return gmlk_leave(l, gmlk_stats_out(&stats, out_stats));
+  *out_stats = l->stats;
+  out_stats->live_count = l->index.count;
+  out_stats->free_count = out_stats->allocation_count - out_stats->live_count;
+  out_stats->event_count = l->streams.record_count;
+  out_stats->metadata_bytes = l->host.bytes;
+  out_stats->metadata_bytes_peak = l->host.bytes_peak;
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
                                                gmlake_stats *out_stats) {
   const gmlk_arena *a;
-  gmlake_stats stats;
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_get_stats", pool);
-  if (!result) result = gmlk_need_stats(l, "gmlake_pool_get_stats", out_stats);
+  if (!result) result = gmlk_need(l, "gmlake_pool_get_stats", out_stats, "out_stats");
   if (!result) result = gmlk_enter_to_ask(l);
   if (result) return result;
-  memset(&stats, 0, sizeof(stats));
+  memset(out_stats, 0, sizeof(*out_stats));
   GMLK_FOR_ARENAS(l, a)
-    if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, &stats);
-  stats.reserved_bytes_peak = gmlk_pool_first_arena(l, pool)->backed_bytes_peak;
-  return gmlk_leave_driver(l, gmlk_stats_out(&stats, out_stats));
+    if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, out_stats);
+  out_stats->reserved_bytes_peak = gmlk_pool_first_arena(l, pool)->backed_bytes_peak;
+  return gmlk_leave_driver(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {

@@ -204,7 +204,6 @@ static void scale_prepare(scale *s, size_t block_count, size_t op_count) {
 
 static gmlake_stats scale_stats(const scale *s) {
   gmlake_stats stats;
-  stats.struct_bytes = 0;
   gmlake_get_stats(s->run.lake, &stats);
   return stats;
 }

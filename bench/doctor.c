@@ -120,7 +120,6 @@ static gmlake_result try_stitching(gmlake *lake) {
   gmlake_result result = GMLAKE_OK;
   size_t i;
   memset(&wanted, 0, sizeof(wanted));
-  stats.struct_bytes = 0;
   wanted.bytes = 2 * bytes;
   wanted.flags = GMLAKE_NO_GROW;
   for (i = 0; i < 3 && !result; i++) result = gmlake_alloc(lake, bytes, NULL, &part[i]);

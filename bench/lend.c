@@ -226,7 +226,6 @@ static void run_eagerly(unsigned flags) {
 
 static size_t held(void) {
   gmlake_stats stats;
-  stats.struct_bytes = 0;
   OK(gmlake_get_stats(lake, &stats));
   return stats.reserved_bytes_peak;
 }
@@ -319,7 +318,6 @@ static int share(void) {
     void *block, *other;
     if (i == 10) { /* warm */
       memset(parts, 0, sizeof(parts));
-      stats.struct_bytes = 0;
       OK(gmlake_get_stats(lake, &stats));
       OK(gmlake_get_budget(lake, &before));
       metadata = stats.metadata_bytes;
@@ -343,7 +341,6 @@ static int share(void) {
   is_left = dup(1);
   (void)close(is_left);
   OK(gmlake_get_budget(lake, &after));
-  stats.struct_bytes = 0;
   OK(gmlake_get_stats(lake, &stats));
   is_left = is_left != fd || stats.metadata_bytes != metadata || stats.exported_bytes ||
             stats.imported_bytes || after.driver_free_bytes < before.driver_free_bytes;

@@ -125,7 +125,6 @@ static void *take(size_t bytes, int s) {
   void *ptr;
   device.host_us += (double)run.o->host_us;
   if (gmlake_alloc(run.lake, bytes, device.streams[s], &ptr)) abort();
-  stats.struct_bytes = 0;
   if (gmlake_get_stats(run.lake, &stats)) abort();
   if (stats.active_bytes + stats.pending_bytes > run.active_peak)
     run.active_peak = stats.active_bytes + stats.pending_bytes;
@@ -233,7 +232,6 @@ static void play(const options *o, const order *with) {
   if (with->is_marked &&
       gmlake_mark_stream(run.lake, device.streams[COMMUNICATION], GMLAKE_STREAM_COMMUNICATION))
     abort();
-  stats.struct_bytes = third.struct_bytes = 0;
   for (i = 0; i < o->steps; i++) {
     if (i == 3) {
       if (gmlake_get_stats(run.lake, &third)) abort();

@@ -214,7 +214,6 @@ static inline uint64_t ledger_tell(ledger *l, gmlake *lake, size_t wish_bytes) {
   ledger_entry *e = &l->page->entries[l->slot];
   gmlake_stats stats;
   uint64_t asked;
-  stats.struct_bytes = 0;
   if (gmlake_get_stats(lake, &stats) || ledger_lock(l)) return 0;
   if (e->held_bytes > stats.reserved_bytes) {
     const uint64_t given = e->held_bytes - stats.reserved_bytes;
@@ -242,7 +241,6 @@ static inline void ledger_step(ledger *l, gmlake *lake, size_t wish_bytes) {
     info.result = GMLAKE_ERROR_LIMIT_REACHED;
     info.call = "ledger";
     info.asked_bytes = (size_t)asked;
-    stats.struct_bytes = 0;
     goes_on = l->own.fn && l->own.fn(l->own.user, lake, &info) &&
               gmlake_get_stats(lake, &stats) == GMLAKE_OK;
     if (goes_on)
@@ -336,7 +334,6 @@ static inline gmlake_result ledger_admit(ledger *l, gmlake *lake, const gmlake_a
   unsigned tries;
   gmlake_stats stats;
   gmlake_result result;
-  stats.struct_bytes = 0;
   result = gmlake_get_stats(lake, &stats);
   if (result) return result;
   for (i = 0; i < count; i++) bytes += requests[i].bytes;
@@ -349,7 +346,6 @@ static inline gmlake_result ledger_admit(ledger *l, gmlake *lake, const gmlake_a
     (void)ledger_tell(l, lake, 0);
     if (!lacking_here || tries == LEDGER_TRIES || !ledger_wait_for(l, lacking_here)) break;
   }
-  stats.struct_bytes = 0;
   if (!result && bytes) result = gmlake_get_stats(lake, &stats);
   (void)ledger_promise(l, result ? before : bytes ? stats.reserved_bytes : 0, 1);
   if (out_lacking_bytes) *out_lacking_bytes = lacking_here;

@@ -141,7 +141,6 @@ static inline int gmlake_metrics_ask(gmlake_metrics *m, gmlake *lake) {
   size_t i;
   if (gmlake_pool_get_stats(lake, NULL, &m->outside)) return 0;
   for (i = 0; i < m->pool_count; i++) {
-    m->pools[i].stats.struct_bytes = 0;
     if (gmlake_pool_get_stats(lake, m->pools[i].pool, &m->pools[i].stats)) return 0;
   }
   return 1;

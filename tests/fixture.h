@@ -157,7 +157,6 @@ static inline void finish(void) {
 
 static inline gmlake_stats stats(void) {
   gmlake_stats now;
-  now.struct_bytes = 0;
   assert_ok(gmlake_get_stats(lake, &now));
   return now;
 }

@@ -146,7 +146,6 @@ static const char *map_pools_wrong(gmlake *lake, gmlake_pool *const *pools, size
   size_t i;
   memset(&sum, 0, sizeof(sum));
   for (i = 0; i <= pool_count; i++) {
-    one.struct_bytes = 0;
     if (i < pool_count && !pools[i]) continue;
     if (gmlake_pool_get_stats(lake, i < pool_count ? pools[i] : NULL, &one)) return "no statistics";
     if (one.allocation_count || one.active_bytes_peak || one.metadata_bytes)
@@ -186,7 +185,6 @@ static const char *map_wrong(gmlake *lake, gmlake_pool *const *pools, size_t poo
   gmlake_stats stats;
   map_sums sums;
   memset(&sums, 0, sizeof(sums));
-  stats.struct_bytes = 0;
   if (gmlake_get_stats(lake, &stats) || gmlake_get_map(lake, NULL, 0, &count)) return "no map";
   all = (gmlake_map_entry *)malloc((count + 1) * sizeof(*all));
   if (!all) abort();

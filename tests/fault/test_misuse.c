@@ -381,20 +381,6 @@ CASE(test_buffer_max_bytes) {
   }
 }
 
-static gmlake_result get_stats_with(size_t struct_bytes, int of_pool) {
-  struct outputs before;
-  gmlake_result result;
-  out.stats.struct_bytes = struct_bytes;
-  before = out;
-  result = of_pool ? gmlake_pool_get_stats(lake, w.pool, &out.stats)
-                   : gmlake_get_stats(lake, &out.stats);
-  assert_memory_equal(&out.stats, &before.stats, sizeof(out.stats));
-  memset(&out.stats.struct_bytes, 0x5A, sizeof(size_t)); /* as all of the outputs */
-  return result;
-}
-
-static gmlake_result get_stats_of(size_t struct_bytes) { return get_stats_with(struct_bytes, 0); }
-
 static gmlake_result query_of(size_t alignment, gmlake_stream stream) {
   gmlake_alloc_desc wanted = request(1, 0, NULL);
   wanted.alignment = alignment;
@@ -500,7 +486,6 @@ static gmlake_result chunks_at(const void *ptr) {
   X(pool_stats_without_out, INVALID, "", gmlake_pool_get_stats(lake, w.pool, NULL))                \
   X(pool_stats_of_another_lakes, INVALID, "pool belongs to another lake",                          \
     gmlake_pool_get_stats(lake, w.foreign_pool, &out.stats))                                       \
-  X(pool_stats_of_1_byte, INVALID, "struct_bytes is 1: set it to 0 or", get_stats_with(1, 1))      \
   X(pool_create_without_out, INVALID, "out_pool is NULL", gmlake_pool_create(lake, NULL, NULL))    \
   X(pool_destroy_of_nothing, GMLAKE_OK, NULL, gmlake_pool_destroy(lake, NULL))                     \
   X(pool_destroy_of_another_lakes, INVALID, "pool belongs to another lake",                        \
@@ -597,8 +582,6 @@ static gmlake_result chunks_at(const void *ptr) {
     gmlake_buffer_get_info(lake, w.foreign_buffer, &out.buffer_info))                              \
   X(trim_without_lake, INVALID, NULL, trim_without_lake())                                         \
   X(stats_without_out, INVALID, "out_stats is NULL", gmlake_get_stats(lake, NULL))                 \
-  X(stats_of_1_byte, INVALID, "struct_bytes is 1: set it to 0 or", get_stats_of(1))                \
-  X(stats_of_half_a_field, INVALID, "", get_stats_of(sizeof(size_t) - 1))                          \
   X(reset_peaks_without_lake, INVALID, NULL, gmlake_reset_peaks(NULL))                             \
   X(mark_none, INVALID, "", gmlake_mark_stream(lake, NONE, GMLAKE_STREAM_PLAIN))                   \
   X(mark_stream_2, INVALID, "", gmlake_mark_stream(lake, TWO, GMLAKE_STREAM_PLAIN))                \
@@ -726,30 +709,6 @@ CASE(test_pieces_capacity) {
                        count >= capacity || count >= 3);
   }
   assert_ok(gmlake_get_pieces(lake, w.window, pieces, SIZE_MAX, &count));
-  close_world();
-}
-
-CASE(test_stats_struct_bytes) {
-  struct {
-    gmlake_stats stats;
-    unsigned char beyond[64];
-  } now;
-  gmlake_stats whole;
-  size_t bytes, i;
-  open_world(0);
-  whole = stats();
-  assert_int_equal(whole.struct_bytes, sizeof(whole));
-  for (bytes = 0; bytes <= sizeof(now); bytes++) {
-    size_t wanted = bytes == 0 || bytes > sizeof(whole) ? sizeof(whole) : bytes;
-    if (bytes && bytes < sizeof(size_t)) continue; /* refused, as rows of calls[] say */
-    memset(&now, 0x5A, sizeof(now));
-    now.stats.struct_bytes = bytes;
-    assert_ok(gmlake_get_stats(lake, &now.stats));
-    assert_int_equal(now.stats.struct_bytes, wanted);
-    now.stats.struct_bytes = whole.struct_bytes;
-    assert_memory_equal(&now, &whole, wanted);
-    for (i = wanted; i < sizeof(now); i++) assert_int_equal(((unsigned char *)&now)[i], 0x5A);
-  }
   close_world();
 }
 

@@ -262,7 +262,6 @@ static inline gmlake_pool *new_pool(gmlake *lake) {
 
 static inline gmlake_stats stats_of(gmlake *lake) {
   gmlake_stats stats;
-  stats.struct_bytes = 0;
   ok(gmlake_get_stats(lake, &stats));
   return stats;
 }

@@ -94,7 +94,6 @@ static uint64_t home_of_piece(const block *b, size_t number) {
 
 static size_t held_in(gmlake_pool *pool) {
   gmlake_stats inside;
-  inside.struct_bytes = 0;
   must(gmlake_pool_get_stats(lake, pool, &inside), "gmlake_pool_get_stats");
   return inside.reserved_bytes;
 }

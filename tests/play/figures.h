@@ -59,7 +59,6 @@ static void judge_live(const gmlake_stats *all) {
 static void judge_pool_figures(int pool) {
   const live_sums sum = sum_live(pool);
   gmlake_stats inside;
-  inside.struct_bytes = 0;
   must(gmlake_pool_get_stats(lake, w.pools[pool].value, &inside), "gmlake_pool_get_stats");
   judge(inside.requested_bytes == sum.requested && inside.active_bytes == sum.active &&
             inside.live_count == sum.blocks && inside.buffer_count == sum.buffers &&

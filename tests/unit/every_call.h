@@ -73,7 +73,6 @@ static gmlake_result every_admit(void) {
 }
 static gmlake_result every_pool_get_stats(void) {
   gmlake_stats now;
-  now.struct_bytes = 0;
   return gmlake_pool_get_stats(lake, every.pool, &now);
 }
 static gmlake_result every_pool_create(void) {
@@ -131,7 +130,6 @@ static gmlake_result every_buffer_get_info(void) {
 static gmlake_result every_trim(void) { return gmlake_trim(lake, 0, NULL); }
 static gmlake_result every_get_stats(void) {
   gmlake_stats now;
-  now.struct_bytes = 0;
   return gmlake_get_stats(lake, &now);
 }
 static gmlake_result every_reset_peaks(void) { return gmlake_reset_peaks(lake); }

@@ -152,7 +152,6 @@ static void lists(size_t count) {
   assert_ok(gmlake_get_map(lake, NULL, 0, &entries));
   map = (gmlake_map_entry *)malloc(entries * sizeof(*map));
   assert_non_null(map);
-  figures.struct_bytes = 0;
   begin();
   assert_ok(gmlake_get_map(lake, map, entries, &entries));
   cost(entries);

@@ -135,7 +135,6 @@ static void listen(void *user, int level, const gmlake_error_info *info) {
   memcpy(said.texts[said.count++], info->text, sizeof(info->text));
   said.level = level;
   said.info = *info;
-  now.struct_bytes = 0;
   if (lake) assert_ok(gmlake_get_stats(lake, &now));
   if (lake) assert_ok(gmlake_check(lake));
 }

@@ -264,7 +264,6 @@ static gmlake_result admit(int i, size_t count, size_t *lacking) {
 
 static size_t held_by(int i) {
   gmlake_stats now;
-  now.struct_bytes = 0;
   assert_ok(gmlake_get_stats(lakes[i], &now));
   return now.reserved_bytes;
 }
