@@ -3791,12 +3791,6 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   return result;
 }
 
-/* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
-   serves another one; then its work is complete. */
-static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
-  return b->stream && b->u.serial > l->streams.items[b->stream]->born ? b->stream : 0;
-}
-
 static int gmlk_is_shortage(gmlake_result result) {
   return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
@@ -4890,6 +4884,12 @@ static unsigned gmlk_tag_in_pool(const gmlake *l, const gmlk_block *b, unsigned 
   const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   if (b->flags & GMLAKE_TRANSIENT) return l->arenas[b->arena]->pool->loan.number;
   return s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_GRAPH_OWNED;
+}
+
+/* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
+   serves another one; then its work is complete. */
+static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
+  return b->stream && b->u.serial > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
 /* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
@@ -10098,7 +10098,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlk_dry_run dry_run;
   gmlake_budget budget;
-  uint64_t idle = 0, all = 0, asleep = 0; /* asleep: pending, but held no more */
+  uint64_t idle = 0, all = 0; /* what sleeps is held no more */
   gmlk_arena *a;
   if (result) return result;
   memset(&budget, 0, sizeof(budget));
@@ -10109,17 +10109,15 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   if (!gmlk_dry_run_begin(l, &dry_run)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   GMLK_FOR_ARENAS(l, a) {
     const gmlk_extra *extra = NULL;
-    if (a->sleep) {
-      while ((extra = gmlk_pending_next(a, extra)) != NULL) asleep += extra->block->grains;
-      continue;
-    }
+    if (a->sleep) continue;
     gmlk_small_reserve_end(a);
     idle += a->bins[GMLK_CLEAN]->grains;
     all += a->free_grains;
+    while ((extra = gmlk_pending_next(a, extra)) != NULL) all += extra->block->grains;
   }
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = idle * GMLK_GRAIN;
-  budget.pending_bytes = (all - idle) * GMLK_GRAIN + l->stats.pending_bytes - asleep * GMLK_GRAIN;
+  budget.pending_bytes = (all - idle) * GMLK_GRAIN;
   result = gmlk_allocatable(l, &budget.allocatable_bytes);
   gmlk_dry_run_end(l);
   if (!result) *out = budget;
