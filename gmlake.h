@@ -1183,19 +1183,15 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buff
    is new has undefined contents. offset and bytes are multiples of the buffer's chunk_bytes; the
    range may also end at max_bytes. After an error the buffer is as it was. INVALID_ARGUMENT: no
    such range, or called from the out-of-memory handler. CAPTURING: the lake would have to wait for
-   a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER. */
-GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *lake, gmlake_buffer *buffer, size_t offset,
-                                              size_t bytes, gmlake_stream stream);
-/* Commits, and says which chunks it should be. Each of the range's chunks has a number in `chunks`:
-   in, of the one that is wanted, or GMLAKE_ANY_CHUNK; out, of the one that is there. Another one
-   than is wanted is there if the place has memory already, or that chunk is not free for the
+   a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER.
+   `chunks` may be NULL. If not, it says which chunks it should be: each of the range's has a number
+   there; in, of the one that is wanted, or GMLAKE_ANY_CHUNK; out, of the one that is there. Another
+   one than is wanted is there if the place has memory already, or that chunk is not free for the
    stream, even behind a wait on the device. A number stays the same chunk's as long as that exists,
    for all buffers of a pool and chunk_bytes. A program that repeats itself and wants the same
-   chunks at the same places again needs no driver call. Errors: those of gmlake_buffer_commit;
-   chunks is NULL. */
-GMLAKE_DEF gmlake_result gmlake_buffer_commit_chunks(gmlake *lake, gmlake_buffer *buffer,
-                                                     size_t offset, size_t bytes, uint32_t *chunks,
-                                                     gmlake_stream stream);
+   chunks at the same places again needs no driver call. */
+GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *lake, gmlake_buffer *buffer, size_t offset,
+                                              size_t bytes, uint32_t *chunks, gmlake_stream stream);
 /* Takes the range's memory away, where there is some: every use of it must precede this call on the
    stream. The only driver call is an event. INVALID_ARGUMENT: no such range. CAPTURING: the stream
    is being captured. OUT_OF_HOST_MEMORY (first use of a stream). */
@@ -13727,18 +13723,10 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *l, gmlake_buffer *b, size_t offset,
-                                              size_t bytes, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, NULL, 0, 0, 0, 0};
+                                              size_t bytes, uint32_t *chunks,
+                                              gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, chunks, 0, 0, 0, 0};
   return gmlk_buffer_call(l, b, &change, stream);
-}
-
-GMLAKE_DEF gmlake_result gmlake_buffer_commit_chunks(gmlake *l, gmlake_buffer *b, size_t offset,
-                                                     size_t bytes, uint32_t *chunks,
-                                                     gmlake_stream stream) {
-  gmlk_change change = {
-      "gmlake_buffer_commit_chunks", GMLK_COMMIT, offset, bytes, chunks, 0, 0, 0, 0};
-  gmlake_result result = gmlk_need(l, change.call, chunks, "chunks");
-  return result ? result : gmlk_buffer_call(l, b, &change, stream);
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *l, gmlake_buffer *b, size_t offset,

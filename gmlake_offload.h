@@ -13360,7 +13360,7 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *back
 /* ---- >>memory_lake: memory of a lake at addresses that stay -------------------------------------
    Owns nothing. A range is a buffer of the lake: what a tensor gives up stays mapped there, and if
    nobody has taken the chunk when the tensor comes back, that costs no driver call.
-   Cost and failures: those of gmlake_buffer_commit_chunks and gmlake_buffer_discard. */
+   Cost and failures: those of gmlake_buffer_commit and gmlake_buffer_discard. */
 
 #if defined(GMLAKE_OFFLOAD_LAKE)
 
@@ -13401,7 +13401,7 @@ static void gmlo_lake_release(void *user, void *range, void *stream) {
 static int gmlo_lake_commit(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream) {
   gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
   return gmlo_lake_code(
-      lake, gmlake_buffer_commit_chunks(lake, (gmlake_buffer *)range, 0, bytes, chunks, stream));
+      lake, gmlake_buffer_commit(lake, (gmlake_buffer *)range, 0, bytes, chunks, stream));
 }
 
 static int gmlo_lake_discard(void *user, void *range, size_t bytes, void *stream) {

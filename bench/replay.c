@@ -394,7 +394,7 @@ static const char *lake_change(void *self, const trace_op *op, void *buffer) {
   bytes = op->offset + op->bytes > info.max_bytes ? info.max_bytes - op->offset : op->bytes;
   return lake_error(run->lake,
                     op->type == TRACE_COMMIT
-                        ? gmlake_buffer_commit(run->lake, b, op->offset, bytes, stream)
+                        ? gmlake_buffer_commit(run->lake, b, op->offset, bytes, NULL, stream)
                         : gmlake_buffer_discard(run->lake, b, op->offset, bytes, stream));
 }
 

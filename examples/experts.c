@@ -1,7 +1,7 @@
 /* Shows a mixture of experts that is larger than the device's memory, with each expert at an
    address that never changes. A growing buffer has addresses for all experts of all layers: expert
    n lies at base + n * stride. Only those that were used last have memory. When the router chooses
-   another one, a miss, the program commits its chunks (gmlake_buffer_commit_chunks) and copies it
+   another one, a miss, the program commits its chunks (gmlake_buffer_commit) and copies it
    there from pinned host memory. Those that were not used for longest leave by
    gmlake_buffer_discard. Nothing moves, so each graph is captured once: two for each layer, one up
    to the router's choice, and one for the experts' work. The kernel finds an expert by its number.
@@ -285,8 +285,8 @@ static int commit(uint32_t n) {
   unsigned i;
   if (make_room(s.stride_chunks, first)) return 1;
   model_settle(); /* to commit may unmap what copies were to write */
-  if (failed("commit", gmlake_buffer_commit_chunks(s.lake, s.buffer, n * s.stride, s.stride, chunks,
-                                                   s.copier)))
+  if (failed("commit",
+             gmlake_buffer_commit(s.lake, s.buffer, n * s.stride, s.stride, chunks, s.copier)))
     return 1;
   s.f.kept += first == chunks[0];
   for (i = 0; i < s.stride_chunks; i++)
@@ -503,8 +503,8 @@ static int keys_grow(size_t count, double *out_us) {
   for (i = 0; i < count; i++, s.keys_count++)
     if (make_room(1, s.keys_chunks[from + i])) return 1;
   model_settle();
-  if (failed("commit", gmlake_buffer_commit_chunks(s.lake, s.keys, from * s.chunk, count * s.chunk,
-                                                   s.keys_chunks + from, s.copier)))
+  if (failed("commit", gmlake_buffer_commit(s.lake, s.keys, from * s.chunk, count * s.chunk,
+                                            s.keys_chunks + from, s.copier)))
     return 1;
   *out_us = now_us() - begin;
   for (i = from; i < s.keys_count; i++) {

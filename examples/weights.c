@@ -126,7 +126,7 @@ static int give_way(void *user, gmlake *lake, const gmlake_error_info *info) {
 static int need(int layer) {
   if (m.is_loaded[layer]) return 0;
   if (failed("commit",
-             gmlake_buffer_commit(m.lake, m.weights, (size_t)layer * LAYER, LAYER, m.stream)))
+             gmlake_buffer_commit(m.lake, m.weights, (size_t)layer * LAYER, LAYER, NULL, m.stream)))
     return 1;
   m.is_loaded[layer] = 1;
   m.loads++;

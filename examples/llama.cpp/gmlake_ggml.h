@@ -234,7 +234,7 @@ inline void gmlake_ggml_growing::discard(const std::vector<gmlake_ggml_range> &r
 /* All of them, or none. */
 inline bool gmlake_ggml_growing::commit(const std::vector<gmlake_ggml_range> &ranges) {
   for (size_t i = 0; i < ranges.size(); i++)
-    if (gmlake_buffer_commit(device_->lake, buffer_, ranges[i].offset, ranges[i].bytes,
+    if (gmlake_buffer_commit(device_->lake, buffer_, ranges[i].offset, ranges[i].bytes, NULL,
                              GMLAKE_STREAM_NONE) != GMLAKE_OK) {
       discard(std::vector<gmlake_ggml_range>(ranges.begin(), ranges.begin() + (ptrdiff_t)i));
       return false;

@@ -349,12 +349,12 @@ static gmlake_result trim_without_lake(void) {
 
 static gmlake_result commit_of(gmlake_buffer *buffer, size_t offset, size_t bytes,
                                gmlake_stream stream) {
-  return gmlake_buffer_commit(lake, buffer, offset, bytes, stream);
+  return gmlake_buffer_commit(lake, buffer, offset, bytes, NULL, stream);
 }
 
 static gmlake_result commit_chunks_of(gmlake_buffer *buffer, size_t offset, size_t bytes) {
   uint32_t chunks[4] = {GMLAKE_ANY_CHUNK, 0, GMLAKE_ANY_CHUNK - 1, 7};
-  return gmlake_buffer_commit_chunks(lake, buffer, offset, bytes, chunks, LEGACY);
+  return gmlake_buffer_commit(lake, buffer, offset, bytes, chunks, LEGACY);
 }
 
 static gmlake_result discard_of(gmlake_buffer *buffer, size_t offset, size_t bytes,
@@ -558,9 +558,6 @@ static gmlake_result chunks_at(const void *ptr) {
   X(buffer_resize_to_2_to_63, INVALID, "", resize_to(w.buffer, HUGE, NONE))                        \
   X(buffer_resize_to_size_max, INVALID, "", resize_to(w.buffer, SIZE_MAX, LEGACY))                 \
   X(buffer_commit_without_buffer, INVALID, "", commit_of(NULL, 0, C, LEGACY))                      \
-  X(buffer_commit_of_no_chunks, INVALID, "",                                                       \
-    gmlake_buffer_commit_chunks(lake, w.buffer, 0, C, NULL, LEGACY))                               \
-  X(buffer_commit_chunks_without_buffer, INVALID, "", commit_chunks_of(NULL, 0, C))                \
   X(buffer_commit_chunks_beyond_its_end, INVALID, "", commit_chunks_of(w.buffer, 0, 4 * C))        \
   X(buffer_commit_of_chunks_of_its_own, GMLAKE_OK, NULL, commit_chunks_of(w.buffer, 0, 0))         \
   X(buffer_commit_of_another_lakes, INVALID, "", commit_of(w.foreign_buffer, 0, C, LEGACY))        \

@@ -26,7 +26,8 @@ static gmlake_buffer *buffer_of(gmlake *lake, size_t chunks) {
 static double commit_us(gmlake *lake, gmlake_buffer *buffer, size_t count, CUstream stream) {
   const uint64_t start = now_ns();
   size_t i;
-  for (i = 0; i < count; i++) ok(gmlake_buffer_commit(lake, buffer, i * CHUNK, CHUNK, stream));
+  for (i = 0; i < count; i++)
+    ok(gmlake_buffer_commit(lake, buffer, i * CHUNK, CHUNK, NULL, stream));
   return us_each(start, count);
 }
 

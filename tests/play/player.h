@@ -921,15 +921,14 @@ static void do_commit(buffer *b, int on) {
   size_t i;
   if (!may_name(on)) return;
   if (!is_range(b)) {
-    result = gmlake_buffer_commit(lake, b->value, now->bytes, now->more, value_in(now->stream));
+    result =
+        gmlake_buffer_commit(lake, b->value, now->bytes, now->more, NULL, value_in(now->stream));
     (void)is_done(result, "gmlake_buffer_commit", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
   for (i = 0; i < CELLS && first + i < end; i++) chunks[i] = wanted_chunk(i);
-  result = now->verb == 'c'
-               ? gmlake_buffer_commit(lake, b->value, now->bytes, now->more, value_in(now->stream))
-               : gmlake_buffer_commit_chunks(lake, b->value, now->bytes, now->more, chunks,
-                                             value_in(now->stream));
+  result = gmlake_buffer_commit(lake, b->value, now->bytes, now->more,
+                                now->verb == 'C' ? chunks : NULL, value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
   if (now->verb == 'C') judge_came(b, first, end - first, chunks);
   cells_enter(b, first, end, on);

@@ -114,11 +114,8 @@ static gmlake_result every_buffer_resize(void) {
   return gmlake_buffer_resize(lake, every.buffer, every.chunk, NULL);
 }
 static gmlake_result every_buffer_commit(void) {
-  return gmlake_buffer_commit(lake, every.buffer, every.chunk, every.chunk, NULL);
-}
-static gmlake_result every_buffer_commit_chunks(void) {
   uint32_t chunk = GMLAKE_ANY_CHUNK;
-  return gmlake_buffer_commit_chunks(lake, every.buffer, every.chunk, every.chunk, &chunk, NULL);
+  return gmlake_buffer_commit(lake, every.buffer, every.chunk, every.chunk, &chunk, NULL);
 }
 static gmlake_result every_buffer_discard(void) {
   return gmlake_buffer_discard(lake, every.buffer, every.chunk, every.chunk, NULL);
@@ -170,7 +167,6 @@ static const struct every_row {
                   {"buffer_destroy", every_buffer_destroy},
                   {"buffer_resize", every_buffer_resize},
                   {"buffer_commit", every_buffer_commit},
-                  {"buffer_commit_chunks", every_buffer_commit_chunks},
                   {"buffer_discard", every_buffer_discard},
                   {"buffer_get_info", every_buffer_get_info},
                   {"trim", every_trim},

@@ -37,11 +37,11 @@ CASE(a_commit_of_2_mib_costs_what_is_promised) {
   for (kind = 0; kind < 3; kind++) {
     gmlake_buffer *of = kind == 1 ? buffers[1] : buffers[0];
     uint64_t ns = 0;
-    if (kind == 2) assert_ok(gmlake_buffer_commit(lake, buffers[2], 0, 64 * MIB, LEGACY));
+    if (kind == 2) assert_ok(gmlake_buffer_commit(lake, buffers[2], 0, 64 * MIB, NULL, LEGACY));
     if (kind == 2) assert_ok(gmlake_buffer_discard(lake, buffers[2], 0, 64 * MIB, LEGACY));
     for (i = 0; i < 32; i++) {
       const uint64_t before = census().modelled_ns;
-      assert_ok(gmlake_buffer_commit(lake, of, i * 2 * MIB, 2 * MIB, LEGACY));
+      assert_ok(gmlake_buffer_commit(lake, of, i * 2 * MIB, 2 * MIB, NULL, LEGACY));
       ns = census().modelled_ns - before;
       assert_in_range(ns, 1, most_ns[kind]);
     }
@@ -164,7 +164,7 @@ CASE(records_are_made_before_they_are_taken) {
   resize(buffer, 3 * C);
   resize(buffer, 0);
   lake->records.set_aside = lake->records.unused_count;
-  assert_ok(gmlake_buffer_commit(lake, buffer, C, C, LEGACY)); /* amidst a hole */
+  assert_ok(gmlake_buffer_commit(lake, buffer, C, C, NULL, LEGACY)); /* amidst a hole */
   lake->records.set_aside = 0;
   assert_ok(gmlake_check(lake));
   lake->records.set_aside = lake->records.unused_count;

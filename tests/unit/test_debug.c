@@ -280,7 +280,7 @@ CASE(a_buffer_shrinks_behind_its_uses) {
   char *at;
   open_uses();
   buffer = open_buffer(4);
-  step(gmlake_buffer_commit(lake, buffer, C, 2 * C, first));
+  step(gmlake_buffer_commit(lake, buffer, C, 2 * C, NULL, first));
   assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
   at = (char *)info.ptr;
   assert_int_equal(use(at, 8, first), GMLAKE_ERROR_INVALID_ARGUMENT); /* a hole */

@@ -181,7 +181,7 @@ CASE(destroy_lists_leaks_with_their_labels) {
   growing.label = NULL;
   growing.pool = wanted.pool;
   step(gmlake_buffer_create(lake, &growing, &buffer));
-  step(gmlake_buffer_commit(lake, buffer, 3 * C, 2 * C, LEGACY));
+  step(gmlake_buffer_commit(lake, buffer, 3 * C, 2 * C, NULL, LEGACY));
   assert_ok(gmlake_destroy(lake));
   assert_int_equal(said.count, 6);
   assert_string_equal(said.info.call, "gmlake_destroy");
@@ -280,7 +280,7 @@ static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
   assert_null(ptr);
   assert_error(gmlake_alloc(from, SIZE_MAX, LEGACY, &ptr), INVALID_ARGUMENT);
   assert_error(gmlake_buffer_resize(from, oom.buffer, 8 * C, LEGACY), INVALID_ARGUMENT);
-  assert_error(gmlake_buffer_commit(from, oom.buffer, 5 * C, C, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_buffer_commit(from, oom.buffer, 5 * C, C, NULL, LEGACY), INVALID_ARGUMENT);
   assert_ok(gmlake_buffer_discard(from, oom.buffer, C, C, LEGACY));
   assert_ok(gmlake_buffer_resize(from, oom.buffer, C, LEGACY));
   assert_ok(gmlake_find(from, oom.to_free, &known));

@@ -213,7 +213,7 @@ CASE_BETWEEN(set_up, tear_down, buffers_are_regions_where_they_have_memory) {
   assert_ok(gmlake_buffer_discard(lake, buffer, CHUNK, CHUNK, NULL));
   assert_int_equal(live_bytes(), 4 * CHUNK);
   assert_live((char *)info.ptr + 2 * CHUNK, 3 * CHUNK);
-  assert_ok(gmlake_buffer_commit(lake, buffer, 0, 3 * CHUNK, NULL));
+  assert_ok(gmlake_buffer_commit(lake, buffer, 0, 3 * CHUNK, NULL, NULL));
   assert_live(info.ptr, 5 * CHUNK);
   assert_ok(gmlake_buffer_resize(lake, buffer, CHUNK, NULL));
   assert_int_equal(live_bytes(), CHUNK);

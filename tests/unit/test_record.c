@@ -558,8 +558,8 @@ CASE_BETWEEN(set_up, tear_down, buffers) {
   one = open_buffer(8 * MIB);
   assert_ok(gmlake_buffer_resize(f.lake, one, 3 * MIB, NULL));
   other = open_buffer(5 * MIB);
-  assert_ok(gmlake_buffer_commit(f.lake, other, 4 * MIB, MIB, NULL));
-  assert_ok(gmlake_buffer_commit(f.lake, one, 6 * MIB, 2 * MIB, NULL));
+  assert_ok(gmlake_buffer_commit(f.lake, other, 4 * MIB, MIB, NULL, NULL));
+  assert_ok(gmlake_buffer_commit(f.lake, one, 6 * MIB, 2 * MIB, NULL, NULL));
   assert_ok(gmlake_buffer_discard(f.lake, one, 0, 4 * MIB, NULL));
   assert_int_equal(gmlake_buffer_resize(f.lake, one, 9 * MIB, NULL), GMLAKE_ERROR_INVALID_ARGUMENT);
   assert_ok(gmlake_buffer_destroy(f.lake, one, NULL));
