@@ -70,6 +70,11 @@
 /* Of two tensors of an iteration the one that is made last is the first to be used in the next. */
 #define CARRIED "mark b>/2 -b [6 w#>t=4/3 -t ] a>/4 -a [6 w~>t=4/5 -t ] >a=6/6 >b=6/7 sync "
 
+/* Two iterations that have no step in common. */
+#define TURNS                                                                                     \
+  "mark [12 w#>t=4/500 -t ] [12 w~>t=4/501 -t ] sync mark [12 w~>t=4/600 -t ] [12 w#>t=4/601 -t " \
+  "] sync "
+
 static const row session_rows[] = {
     /* ---- Plans are followed ---- */
 
@@ -340,6 +345,9 @@ static const row session_rows[] = {
                                                                     "[20 " TRAIN("8", "2",
                                                                                  "1") "] mode=1 "
                                                                                       "+plans>0"},
+    /* So it is where two programs take turns: none of both is ever followed by itself. */
+    {"programs_that_take_turns_are_not_planned",
+     "{limit:30} [12 >w#=4/1 ] [8 " TURNS "] note [8 " TURNS "] +plans=0"},
     /* After four and nine iterations that were alike the steps are timed again. The plan changes
        if they are faster by a sixteenth. */
     {"slow_steps_are_timed_again",
