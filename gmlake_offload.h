@@ -10969,13 +10969,14 @@ static uint64_t gmlo_session_steady_due(const gmlake_offload_session *s) {
   return (uint64_t)GMLO_STEADY << s->varied;
 }
 
-/* Whether sizes vary, and nothing has to leave if none is kept. How many there is room for then
-   differs from one iteration to the next: the program is told as it comes to each. What would move
-   would be mapped anew each time, and the plan does not know the cost. */
+/* Whether sizes vary, and nothing has to leave if none is kept, or keeping some does not pay where
+   all is as large as it was seen. How many there is room for then differs from one iteration to the
+   next: the program is told as it comes to each. What would move would be mapped anew each time, and
+   the plan does not know the cost. */
 static int gmlo_session_keeps_by_room(const gmlake_offload_session *s) {
   return s->is_marked && s->steady_count < gmlo_session_steady_due(s) && s->has_schedule &&
          s->kept.is_kept == NULL && s->desc.limit_bytes != 0 &&
-         s->schedule.unplanned_bytes <= s->schedule.target_bytes;
+         (s->kept.is_settled || s->schedule.unplanned_bytes <= s->schedule.target_bytes);
 }
 
 static void gmlo_by_room_leave(gmlo_by_room *b) {

@@ -477,6 +477,12 @@ static const row session_rows[] = {
     {"regions_of_sizes_that_are_the_same_by_chance",
      "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [4 " SMALLER_8 REGIONS_8
      "] note [6 [5 " SMALLER_8 "] " REGIONS_8 "] +outs<9 +drifts=0 [24 " SMALLER_8 "] kept=8"},
+    /* Also where the largest iteration has no room, and copies take so long that it keeps none: the
+       smaller ones do. */
+    {"smaller_regions_are_kept_by_room_where_larger_ones_leave",
+     "{told limit:(70|70|80) link:(2e7|6.25e6|6.25e6)} " WEIGHTS_8 "[3 " REGIONS_8
+     "] [9 " REGIONS_OF("8", "2", "4", "", "200", "") REGIONS_8 "] note [3 " REGIONS_OF(
+         "8", "2", "4", "", "200", "") "kept=(3|3|4) " REGIONS_8 "kept=0 ] +drifts=0"},
     /* Where tensors had to leave, as others need room, fewer are kept until that is long ago. */
     {"regions_kept_by_room_leave_room",
      "{told limit:120} " WEIGHTS_8 "[3 " REGIONS_8 "] [9 " SMALLER_8 REGIONS_8 "] " SMALLER_8
