@@ -289,9 +289,11 @@ class Forward:
         was_set, after = settings(), None
 
         def first():
-            nonlocal after
+            nonlocal before, after
             result = own(*args, **kwargs)
             after = State(block, tensors)  # it may have filled a cache
+            if before == after:
+                before = after  # fewer objects for the garbage collector
             return result
 
         def second():
