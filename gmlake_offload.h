@@ -10831,6 +10831,8 @@ static int gmlo_sims_propose(gmlo_sims *p, size_t count) {
   const gmlake_offload_host *host = &p->desc.host;
   const gmlo_recording *l = p->keeping.l;
   gmlo_proposal *proposal = &p->tried;
+  gmlo_recording recording;
+  int is_whole;
   size_t i;
   gmlo_proposal_free(host, proposal);
   proposal->slot_of = (uint32_t *)gmlo_zeroed(host, l->slot_count + 1, sizeof *proposal->slot_of);
@@ -10838,10 +10840,10 @@ static int gmlo_sims_propose(gmlo_sims *p, size_t count) {
   proposal->region_count = l->region_count;
   if (proposal->slot_of == NULL || proposal->is_kept == NULL) return 0;
   for (i = 0; i < count; i++) proposal->is_kept[p->keeping.keeps[i].region] = 1;
-  if (!gmlo_keeping_recording(&p->keeping, count, &proposal->recording, proposal->slot_of))
-    return 0;
-  gmlo_recording_match(&proposal->recording);
-  return 1;
+  is_whole = gmlo_keeping_recording(&p->keeping, count, &recording, proposal->slot_of);
+  if (is_whole) gmlo_recording_match(&recording);
+  proposal->recording = recording;
+  return is_whole;
 }
 
 /* Plans for a number, if that was not done: it is proposed if it is the fastest so far. 0 if host
