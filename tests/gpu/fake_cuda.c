@@ -1,11 +1,12 @@
 /* libcuda.so.1 without a device: see fake_cuda.h for what it is for. One mock of gmlake.h serves
    all devices, so that an event of one device can be waited for on another and a mapping can be
-   reached from several; what belongs to which device, who may reach a mapping, contexts, captures
-   and work are kept here. Everything runs under one lock.
+   reached from several; what belongs to which device, contexts, captures and work are kept here.
+   Everything runs under one lock.
 
-   [F1] Each granule that is mapped is an object, by its address, which names the handle.
-   [F2] A handle lives until its references and its granules are gone; device.physical_bytes is
-        the sum of the handles that live.
+   [F1] A handle's device and its references stand at the place of the mock's handle, in
+        fake.handles: the mock knows how long its memory is there, and what is mapped where.
+   [F2] Of the mock's devices n + 1 is our device n, and FAKE_COPIES is whoever copies what
+        cuMemAlloc made, on whichever device. Number 0 has access wherever another one has.
    [F3] Pending work is kept in order of launch and looked through in that order. What a piece of
         work depends on was launched before it, so effects follow every dependency.
    [F4] Captures never reach the mock: its streams are not capturing, so that the fake alone says
@@ -25,6 +26,7 @@
 
 #define FAKE_VERSION 12080
 #define FAKE_DEVICES_MAX 8
+#define FAKE_COPIES (FAKE_DEVICES_MAX + 1) /* [F2] */
 #define FAKE_STACK_MAX 64
 #define FAKE_MEMBERS_MAX 8 /* streams of one capture */
 #define FAKE_USERS_MAX 8   /* that one graph keeps */
@@ -42,11 +44,9 @@ typedef enum fake_kind {
   FAKE_MODULE, /* its functions' values follow the module's */
   FAKE_GRAPH,
   FAKE_EXEC,
-  FAKE_HANDLE,
-  FAKE_BACKING, /* the handle under an allocation */
   FAKE_ALLOCATION,
   FAKE_HOST, /* pinned */
-  FAKE_GRANULE
+  FAKE_KINDS
 } fake_kind;
 
 typedef struct fake_object { /* first member of all that a caller knows by a value */
@@ -151,16 +151,15 @@ typedef struct fake_event {
   fake_seen seen;   /* [captured] */
 } fake_event;
 
-typedef struct fake_handle {
-  fake_object object;               /* the value is the mock's */
-  int is_foreign;                   /* another process's memory, which is not of this device's */
-  size_t bytes, references, mapped; /* mapped: granules */
-  unsigned types;                   /* that it may be exported as */
+typedef struct fake_handle { /* [F1] */
+  int device, is_backing;    /* is_backing: it is an allocation's */
+  size_t references;
+  unsigned types; /* that it may be exported as */
 } fake_handle;
 
 typedef struct fake_allocation {
   fake_object object; /* the value is the address */
-  fake_handle *backing;
+  size_t bytes;
   int is_freed; /* a free is queued */
 } fake_allocation;
 
@@ -171,14 +170,7 @@ typedef struct fake_host {
   int is_registered; /* it is the caller's own memory */
 } fake_host;
 
-typedef struct fake_granule { /* that is mapped [F1] */
-  fake_object object;
-  fake_handle *handle;
-  unsigned char access[FAKE_DEVICES_MAX]; /* CU_MEM_ACCESS_FLAGS_PROT_* */
-} fake_granule;
-
 typedef struct fake_device {
-  size_t physical_bytes;
   CUresult lost;    /* sticky error of the context; CUDA_SUCCESS: it lives */
   size_t retains;   /* of the primary context, whose value is this struct's address */
   uint64_t context; /* its serial number */
@@ -201,6 +193,8 @@ static struct fake_state {
   long process;         /* the one that called cuInit; 0: none has */
   fake_device devices[FAKE_DEVICES_MAX];
   fake_object *buckets[FAKE_BUCKETS];
+  fake_handle *handles; /* [F1] */
+  size_t handle_capacity;
   fake_host *hosts;
   fake_pending *pending, **pending_end;
   fake_capture *captures;
@@ -307,83 +301,54 @@ static int fake_device_exists(int device) {
   return device >= 0 && device < fake.options.device_count;
 }
 
-/* ---- Granules, handles ----------------------------------------------------------------------- */
+/* ---- Handles --------------------------------------------------------------------------------- */
 
-/* The one that the address lies in; NULL: nothing is mapped there. */
-static fake_granule *fake_find_granule(uint64_t address) {
-  return (fake_granule *)fake_find(FAKE_GRANULE,
-                                   address - address % fake.options.granularity_bytes);
+static gmlk_mock *fake_inside(void) { return (gmlk_mock *)fake.mock->user; }
+
+static gmlk_mock_handle *fake_mock_handle(uint64_t value) {
+  return (gmlk_mock_handle *)gmlk_mock_find(&fake_inside()->handles, value);
 }
 
-/* [F2] */
-static void fake_put_handle(fake_handle *handle) {
-  if (handle->references || handle->mapped) return;
-  (void)FAKE_MOCK(release, handle->object.value);
-  if (!handle->is_foreign) fake.devices[handle->object.device].physical_bytes -= handle->bytes;
-  fake_remove(&handle->object);
-  free(handle);
+/* NULL: there is none, or all references to it have been released. */
+static fake_handle *fake_find_handle(uint64_t value) {
+  const gmlk_mock_handle *handle = fake_mock_handle(value);
+  return handle ? &fake.handles[handle->slot.index] : NULL;
 }
 
-static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
-                                const CUmemAllocationProp *prop, fake_handle **out) {
-  fake_device *owner = &fake.devices[device];
-  uint64_t value;
+/* The one that is mapped at the address; NULL: nothing is. */
+static gmlk_mock_handle *fake_mapped_at(uint64_t address) {
+  const gmlk_mock_run run = gmlk_mock_find_run(fake_inside(), address, 1);
+  return run.count ? gmlk_mock_handle_of(fake_inside(), run.first) : NULL;
+}
+
+/* Of a device's handles, also of those that are released and mapped. */
+static size_t fake_physical_bytes(int device) {
+  const gmlk_mock_table *table = &fake_inside()->handles;
+  size_t bytes = 0, i;
+  for (i = 0; i < table->count; i++) {
+    const gmlk_mock_handle *handle = (const gmlk_mock_handle *)gmlk_mock_at(table, i);
+    if (handle->slot.live && !handle->is_foreign && fake.handles[i].device == device)
+      bytes += handle->bytes;
+  }
+  return bytes;
+}
+
+/* A handle that the mock has made. */
+static fake_handle *fake_add_handle(uint64_t value, int device) {
+  const size_t at = fake_mock_handle(value)->slot.index;
+  fake_handle added = {0, 0, 1, 0};
+  fake.handles = (fake_handle *)fake_room(fake.handles, at, &fake.handle_capacity, sizeof(added));
+  added.device = device;
+  fake.handles[at] = added;
+  return &fake.handles[at];
+}
+
+static CUresult fake_create(int device, size_t bytes, unsigned types, uint64_t *out_value) {
   CUresult code;
-  if (bytes > fake.options.device_bytes - owner->physical_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  code = FAKE_MOCK(create, bytes, prop && prop->requestedHandleTypes ? GMLAKE_HANDLE_POSIX_FD : 0,
-                   &value);
-  if (code) return code;
-  *out = (fake_handle *)fake_add(sizeof(**out), kind, value, device);
-  (*out)->bytes = bytes;
-  (*out)->references = 1;
-  if (prop) (*out)->types = (unsigned)prop->requestedHandleTypes;
-  owner->physical_bytes += bytes;
-  return CUDA_SUCCESS;
-}
-
-static CUresult fake_map(uint64_t address, size_t bytes, fake_handle *handle) {
-  const CUresult code = FAKE_MOCK(map, address, bytes, handle->object.value);
-  const uint64_t end = address + bytes;
-  for (; !code && address < end; address += fake.options.granularity_bytes) {
-    fake_granule *granule =
-        (fake_granule *)fake_add(sizeof(*granule), FAKE_GRANULE, address, handle->object.device);
-    granule->handle = handle;
-    handle->mapped++;
-  }
-  return code;
-}
-
-static void fake_drop_granules(uint64_t address, size_t bytes) {
-  const uint64_t end = address + bytes;
-  for (; address < end; address += fake.options.granularity_bytes) {
-    fake_granule *granule = fake_find_granule(address);
-    if (!granule) continue;
-    granule->handle->mapped--;
-    fake_put_handle(granule->handle);
-    fake_remove(&granule->object);
-    free(granule);
-  }
-}
-
-/* What the mock lets pass is whole mappings, side by side. */
-static CUresult fake_unmap(uint64_t address, size_t bytes) {
-  const CUresult code = FAKE_MOCK(unmap, address, bytes);
-  if (!code) fake_drop_granules(address, bytes);
-  return code;
-}
-
-/* Nothing is mapped there, unless the mock is wrong. */
-static CUresult fake_unreserve(uint64_t address, size_t bytes) {
-  const CUresult code = FAKE_MOCK(unreserve, address, bytes);
-  if (!code) fake_drop_granules(address, bytes);
-  return code;
-}
-
-static CUresult fake_set_access(uint64_t address, size_t bytes, int device, unsigned flags) {
-  const CUresult code = FAKE_MOCK(set_access, address, bytes, NULL, 0);
-  const uint64_t end = address + bytes;
-  for (; !code && address < end; address += fake.options.granularity_bytes)
-    fake_find_granule(address)->access[device] = (unsigned char)flags;
+  if (bytes > fake.options.device_bytes - fake_physical_bytes(device))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  code = FAKE_MOCK(create, bytes, types ? GMLAKE_HANDLE_POSIX_FD : 0, out_value);
+  if (!code) fake_add_handle(*out_value, device)->types = types;
   return code;
 }
 
@@ -396,73 +361,57 @@ static int fake_is_pinned(uint64_t address, uint64_t bytes) {
   return host != NULL;
 }
 
-/* Whether the device may use the range in this way. What cuMemAlloc made is reached by copies
-   from every device. */
-static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t bytes, unsigned flags,
+/* Whether the device may use the range. What cuMemAlloc made is reached by copies from every
+   device. */
+static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t bytes,
                            unsigned alignment) {
-  const int is_copy = work->kind > FAKE_KERNELS;
-  uint64_t end;
+  const gmlk_mock *mock = fake_inside();
   if (address % alignment) return CUDA_ERROR_MISALIGNED_ADDRESS;
-  if (bytes > UINT64_MAX - address) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (fake_is_pinned(address, bytes)) return CUDA_SUCCESS;
-  for (end = address + bytes; address < end;) {
-    const fake_granule *granule = fake_find_granule(address);
-    if (!granule) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if ((granule->access[work->device] & flags) != flags &&
-        !(is_copy && granule->handle->object.kind == FAKE_BACKING))
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
-    address = granule->object.value + fake.options.granularity_bytes;
-  }
-  return CUDA_SUCCESS;
+  if (!bytes || fake_is_pinned(address, bytes) ||
+      gmlk_mock_reaches(mock, address, bytes, work->device + 1) ||
+      (work->kind > FAKE_KERNELS && gmlk_mock_reaches(mock, address, bytes, FAKE_COPIES)))
+    return CUDA_SUCCESS;
+  return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 /* ---- Allocations ---------------------------------------------------------------------------- */
 
-static CUresult fake_back(fake_handle *backing, uint64_t *out_address) {
-  CUresult code = FAKE_MOCK(reserve, backing->bytes, fake.options.granularity_bytes, out_address);
+/* What the handle has at new addresses, for the device. */
+static CUresult fake_back(uint64_t handle, size_t bytes, int device, uint64_t *out_address) {
+  const int reach[] = {device + 1, FAKE_COPIES};
+  CUresult code = FAKE_MOCK(reserve, bytes, fake.options.granularity_bytes, out_address);
   if (code) return code;
-  code = fake_map(*out_address, backing->bytes, backing);
+  code = FAKE_MOCK(map, *out_address, bytes, handle);
   if (!code) {
-    code = fake_set_access(*out_address, backing->bytes, backing->object.device,
-                           CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    if (code) (void)fake_unmap(*out_address, backing->bytes);
+    code = FAKE_MOCK(set_access, *out_address, bytes, reach, 2);
+    if (code) (void)FAKE_MOCK(unmap, *out_address, bytes);
   }
-  if (code) (void)fake_unreserve(*out_address, backing->bytes);
+  if (code) (void)FAKE_MOCK(unreserve, *out_address, bytes);
   return code;
-}
-
-static void fake_unback(fake_handle *backing, uint64_t address) {
-  const size_t bytes = backing->bytes;
-  (void)fake_unmap(address, bytes);
-  backing->references = 0;
-  fake_put_handle(backing);
-  (void)fake_unreserve(address, bytes);
 }
 
 /* Takes whole granules, whatever is asked for. */
 static CUresult fake_allocate(int device, size_t bytes, CUdeviceptr *out_address) {
-  fake_handle *backing;
   fake_allocation *allocation;
-  uint64_t address;
+  uint64_t handle, address;
   CUresult code;
   if (!gmlk_size_round_up(bytes, fake.options.granularity_bytes, &bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  code = fake_new_handle(FAKE_BACKING, device, bytes, NULL, &backing);
+  code = fake_create(device, bytes, 0, &handle);
   if (code) return code;
-  code = fake_back(backing, &address);
-  if (code) {
-    backing->references = 0;
-    fake_put_handle(backing);
-    return code;
-  }
+  fake_find_handle(handle)->is_backing = 1;
+  code = fake_back(handle, bytes, device, &address);
+  (void)FAKE_MOCK(release, handle); /* its memory stays as long as it is mapped */
+  if (code) return code;
   allocation = (fake_allocation *)fake_add(sizeof(*allocation), FAKE_ALLOCATION, address, device);
-  allocation->backing = backing;
+  allocation->bytes = bytes;
   *out_address = address;
   return CUDA_SUCCESS;
 }
 
 static void fake_deallocate(fake_allocation *allocation) {
-  fake_unback(allocation->backing, allocation->object.value);
+  (void)FAKE_MOCK(unmap, allocation->object.value, allocation->bytes);
+  (void)FAKE_MOCK(unreserve, allocation->object.value, allocation->bytes);
   fake_remove(&allocation->object);
   free(allocation);
 }
@@ -485,7 +434,7 @@ static CUresult fake_run_verify(const fake_work *work) {
   for (i = 0; i < work->count; i++)
     wrong += words[i] != (uint32_t)i * 2654435761u + (uint32_t)work->seed;
   if (!wrong) return CUDA_SUCCESS;
-  code = fake_reach(work, work->wrong, 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
+  code = fake_reach(work, work->wrong, 8, 8);
   if (!code) *(uint64_t *)fake_ptr(work->wrong) += wrong;
   return code;
 }
@@ -610,32 +559,26 @@ static int fake_is_standin(const fake_work *work) {
 
 static CUresult fake_check_standin(const fake_work *work) {
   const uint64_t words[] = {work->slot, work->clear, work->seen, work->total, work->wrong};
-  const unsigned flags = work->kind == FAKE_STANDIN_WRITE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                          : CU_MEM_ACCESS_FLAGS_PROT_READ;
   CUresult code = work->slot ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
   uint32_t i;
   for (i = 0; !code && i < 5; i++) /* the first two are pairs */
-    if (words[i])
-      code = fake_reach(work, words[i], i < 2 ? 16 : 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
+    if (words[i]) code = fake_reach(work, words[i], i < 2 ? 16 : 8, 8);
   for (i = 0; !code && i < work->item_count; i++) {
     const uint64_t extent = standin_extent(&work->items[i]);
-    if (extent) code = fake_reach(work, work->items[i].ptr, extent, flags, 16);
+    if (extent) code = fake_reach(work, work->items[i].ptr, extent, 16);
   }
   return code;
 }
 
 static CUresult fake_check_experts(const fake_work *work) {
-  CUresult code = fake_reach(work, work->numbers, work->rows * 4, CU_MEM_ACCESS_FLAGS_PROT_READ, 4);
+  CUresult code = fake_reach(work, work->numbers, work->rows * 4, 4);
   uint64_t i;
   for (i = 0; !code && !fake.options.bookkeeping_only && i < work->rows; i++) {
     uint32_t number = ((const uint32_t *)fake_ptr(work->numbers))[i];
-    if (work->table)
-      code = fake_reach(work, work->table + number * 4ull, 4, CU_MEM_ACCESS_FLAGS_PROT_READ, 4);
-    if (!code)
-      code = fake_reach(work, fake_expert(work, i, &number), work->count,
-                        CU_MEM_ACCESS_FLAGS_PROT_READ, 16);
+    if (work->table) code = fake_reach(work, work->table + number * 4ull, 4, 4);
+    if (!code) code = fake_reach(work, fake_expert(work, i, &number), work->count, 16);
   }
-  return code ? code : fake_reach(work, work->wrong, 4, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 4);
+  return code ? code : fake_reach(work, work->wrong, 4, 4);
 }
 
 /* What the work would answer if it ran now. */
@@ -647,10 +590,8 @@ static CUresult fake_check_work(const fake_work *work) {
   if (work->kind == FAKE_EXPERTS) return fake_check_experts(work);
   if (!deed->item || !work->count) return CUDA_SUCCESS;
   if (work->count > UINT64_MAX / deed->item) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (deed->reads)
-    code = fake_reach(work, work->from, bytes, CU_MEM_ACCESS_FLAGS_PROT_READ, deed->item);
-  if (!code && deed->writes)
-    code = fake_reach(work, work->to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, deed->item);
+  if (deed->reads) code = fake_reach(work, work->from, bytes, deed->item);
+  if (!code && deed->writes) code = fake_reach(work, work->to, bytes, deed->item);
   return code;
 }
 
@@ -944,6 +885,7 @@ static void fake_clear(void) {
         free(object);
     }
   }
+  free(fake.handles);
   gmlake_mock_destroy(fake.mock);
 }
 
@@ -966,6 +908,7 @@ static void fake_start(const fake_cuda_options *options) {
   desc.capacity_bytes = fake.options.device_bytes * (size_t)fake.options.device_count;
   desc.granularity_bytes = fake.options.granularity_bytes;
   desc.bookkeeping_only = options->bookkeeping_only;
+  desc.device_count = FAKE_COPIES + 1;
   if (gmlake_mock_create(&desc, &fake.mock)) return;
   for (i = 0; i < fake.options.device_count; i++) {
     if (fake_add_legacy(i)) continue;
@@ -1619,13 +1562,10 @@ FAKE(cuMemcpyDtoDAsync, 3020, (CUdeviceptr to, CUdeviceptr from, size_t bytes, C
 /* Whether that many bytes lie in memory of the context's device. */
 static int fake_is_of(CUcontext context, uint64_t address, size_t bytes) {
   const fake_device *device = fake_find_context(context);
-  const uint64_t end = address + bytes;
-  while (device && address < end) {
-    const fake_granule *granule = fake_find_granule(address);
-    if (!granule || &fake.devices[granule->object.device] != device) return 0;
-    address = granule->object.value + fake.options.granularity_bytes;
-  }
-  return device != NULL;
+  const gmlk_mock_run run = gmlk_mock_find_run(fake_inside(), address, bytes);
+  size_t i = 0;
+  while (i < run.count && &fake.devices[fake.handles[run.first[i].handle].device] == device) i++;
+  return device && (!bytes || (run.count && i == run.count));
 }
 
 /* Stricter than the driver, which copies by way of the host where a device may not reach the
@@ -1673,10 +1613,7 @@ static CUresult fake_host_copy(void *host, CUdeviceptr address, size_t bytes, in
   memset(&work, 0, sizeof(work));
   work.kind = FAKE_MEMCPY;
   work.device = fake_number(device);
-  if (!host ||
-      fake_reach(&work, address, bytes,
-                 to_host ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 1))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!host || fake_reach(&work, address, bytes, 1)) return CUDA_ERROR_INVALID_VALUE;
   fake_order(&device->legacy);
   code = fake_finish(&device->legacy);
   if (code) return code;
@@ -1860,7 +1797,7 @@ FAKE(cuMemGetInfo, 3020, (size_t * out_free, size_t *out_total), (out_free, out_
   if (!code) code = device->lost;
   if (code) return code;
   (void)fake_check_unsafe();
-  *out_free = fake.options.device_bytes - device->physical_bytes;
+  *out_free = fake.options.device_bytes - fake_physical_bytes(fake_number(device));
   *out_total = fake.options.device_bytes;
   return CUDA_SUCCESS;
 }
@@ -1998,7 +1935,7 @@ static CUresult fake_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr
   const fake_allocation *const allocation = fake_find_allocation(address);
   if (!allocation) return CUDA_ERROR_NOT_FOUND;
   if (base) *base = address;
-  if (bytes) *bytes = allocation->backing->bytes;
+  if (bytes) *bytes = allocation->bytes;
   return CUDA_SUCCESS;
 }
 
@@ -2126,7 +2063,7 @@ FAKE(cuMemCreate, 10020,
      (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp *prop,
       unsigned long long flags),
      (out, bytes, prop, flags)) {
-  fake_handle *handle;
+  uint64_t value;
   CUresult code = fake_check_vmm();
   if (!code && (flags || !bytes || bytes % fake.options.granularity_bytes))
     code = CUDA_ERROR_INVALID_VALUE;
@@ -2134,17 +2071,12 @@ FAKE(cuMemCreate, 10020,
   if (!code && (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_FABRIC &&
       fake.options.fabric == 2)
     code = CUDA_ERROR_NOT_PERMITTED;
-  if (!code) code = fake_new_handle(FAKE_HANDLE, prop->location.id, bytes, prop, &handle);
+  if (!code)
+    code = fake_create(prop->location.id, bytes, (unsigned)prop->requestedHandleTypes, &value);
   if (code) return code;
   fake.last_create = *prop;
-  *out = handle->object.value;
+  *out = value;
   return CUDA_SUCCESS;
-}
-
-/* NULL: there is none, or all references to it have been released. */
-static fake_handle *fake_find_handle(CUmemGenericAllocationHandle value) {
-  fake_handle *handle = (fake_handle *)fake_find(FAKE_HANDLE, value);
-  return handle && handle->references ? handle : NULL;
 }
 
 FAKE(cuMemRelease, 10020, (CUmemGenericAllocationHandle value), (value)) {
@@ -2152,9 +2084,7 @@ FAKE(cuMemRelease, 10020, (CUmemGenericAllocationHandle value), (value)) {
   const CUresult code = fake_check_vmm();
   if (code) return code;
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  handle->references--;
-  fake_put_handle(handle);
-  return CUDA_SUCCESS;
+  return --handle->references ? CUDA_SUCCESS : FAKE_MOCK(release, value);
 }
 
 /* A fabric handle holds the handle's value: it is good in this process alone. */
@@ -2167,13 +2097,13 @@ FAKE(cuMemExportToShareableHandle, 10020,
   gmlake_handle shared;
   CUresult code = fake_check_vmm();
   if (!code &&
-      (flags || !handle || handle->is_foreign ||
-       (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) || !(handle->types & type)))
+      (flags || !handle || (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) ||
+       !(handle->types & type)))
     code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   memset(&shared, 0, sizeof(shared));
   shared.type = type;
-  shared.bytes = handle->bytes;
+  shared.bytes = fake_mock_handle(value)->bytes;
   memcpy(shared.fabric, &value, sizeof(value));
   if (type == GMLAKE_HANDLE_POSIX_FD) code = FAKE_MOCK(export_handle, value, &shared);
   if (!code && type == GMLAKE_HANDLE_POSIX_FD)
@@ -2185,7 +2115,6 @@ FAKE(cuMemExportToShareableHandle, 10020,
 
 static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int device) {
   gmlake_handle shared;
-  fake_handle *handle;
   struct stat stat;
   uint64_t value;
   CUresult code;
@@ -2198,10 +2127,7 @@ static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int de
     return CUDA_ERROR_INVALID_VALUE;
   code = FAKE_MOCK(import_handle, &shared, &value);
   if (code) return code;
-  handle = (fake_handle *)fake_add(sizeof(*handle), FAKE_HANDLE, value, device);
-  handle->bytes = shared.bytes;
-  handle->references = 1;
-  handle->is_foreign = 1;
+  (void)fake_add_handle(value, device);
   *out = value;
   return CUDA_SUCCESS;
 }
@@ -2210,7 +2136,7 @@ FAKE(cuMemImportFromShareableHandle, 10020,
      (CUmemGenericAllocationHandle * out, void *shared, CUmemAllocationHandleType types),
      (out, shared, types)) {
   const unsigned type = (unsigned)types;
-  const fake_handle *handle;
+  const gmlk_mock_handle *handle;
   fake_device *device;
   gmlake_handle exported;
   uint64_t value;
@@ -2224,7 +2150,7 @@ FAKE(cuMemImportFromShareableHandle, 10020,
   if (!fake.options.fabric) return CUDA_ERROR_NOT_SUPPORTED;
   if (fake.options.fabric == 2) return CUDA_ERROR_NOT_PERMITTED;
   memcpy(&value, shared, sizeof(value));
-  handle = fake_find_handle(value);
+  handle = fake_mock_handle(value);
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   memset(&exported, 0, sizeof(exported));
   exported.type = GMLAKE_HANDLE_POSIX_FD;
@@ -2255,70 +2181,74 @@ FAKE(cuMemAddressReserve, 10020,
 
 /* What cuMemAlloc made is not for the calls of virtual memory. */
 static CUresult fake_check_range(CUdeviceptr address) {
-  const fake_granule *found = fake_find_granule(address);
+  const gmlk_mock_handle *found = fake_mapped_at(address);
   const CUresult code = fake_check_vmm();
   if (code) return code;
-  return found && found->handle->object.kind == FAKE_BACKING ? CUDA_ERROR_INVALID_VALUE
+  return found && fake.handles[found->slot.index].is_backing ? CUDA_ERROR_INVALID_VALUE
                                                              : CUDA_SUCCESS;
 }
 
 FAKE(cuMemAddressFree, 10020, (CUdeviceptr address, size_t bytes), (address, bytes)) {
   const CUresult code = fake_check_range(address);
-  return code ? code : fake_unreserve(address, bytes);
+  return code ? code : FAKE_MOCK(unreserve, address, bytes);
 }
 
 FAKE(cuMemMap, 10020,
      (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle value,
       unsigned long long flags),
      (address, bytes, offset, value, flags)) {
-  fake_handle *handle = fake_find_handle(value);
   CUresult code = fake_check_range(address);
-  if (!code && (flags || !handle)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (flags || !fake_find_handle(value))) code = CUDA_ERROR_INVALID_VALUE;
   if (!code && offset) code = CUDA_ERROR_NOT_SUPPORTED;
-  return code ? code : fake_map(address, bytes, handle);
+  return code ? code : FAKE_MOCK(map, address, bytes, value);
 }
 
 FAKE(cuMemUnmap, 10020, (CUdeviceptr address, size_t bytes), (address, bytes)) {
   const CUresult code = fake_check_range(address);
-  return code ? code : fake_unmap(address, bytes);
+  return code ? code : FAKE_MOCK(unmap, address, bytes);
 }
 
+/* Nobody asks to read alone, or takes access away. */
 FAKE(cuMemSetAccess, 10020,
      (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count),
      (address, bytes, descs, count)) {
+  int devices[FAKE_DEVICES_MAX];
   size_t i;
   CUresult code = fake_check_range(address);
-  if (!code && (!descs || !count)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (!descs || !count || count > FAKE_DEVICES_MAX)) code = CUDA_ERROR_INVALID_VALUE;
   for (i = 0; !code && i < count; i++) {
-    const unsigned flags = (unsigned)descs[i].flags;
     code = fake_check_location(&descs[i].location);
-    if (!code && flags != 0 && flags != 1 && flags != 3) code = CUDA_ERROR_INVALID_VALUE;
-    if (!code && !fake_find_granule(address)) code = CUDA_ERROR_INVALID_VALUE;
+    if (!code && descs[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      code = CUDA_ERROR_NOT_SUPPORTED;
+    devices[i] = descs[i].location.id + 1;
   }
-  for (i = 0; !code && i < count; i++)
-    code = fake_set_access(address, bytes, descs[i].location.id, (unsigned)descs[i].flags);
-  return code;
+  return code ? code : FAKE_MOCK(set_access, address, bytes, devices, count);
 }
 
 FAKE(cuMemGetAccess, 10020,
      (unsigned long long *out, const CUmemLocation *location, CUdeviceptr address),
      (out, location, address)) {
-  const fake_granule *granule = fake_find_granule(address);
   CUresult code = fake_check_range(address);
   if (!code) code = fake_check_location(location);
-  if (!code && !granule) code = CUDA_ERROR_INVALID_VALUE;
-  if (!code) *out = granule->access[location->id];
+  if (!code && !fake_mapped_at(address)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code)
+    *out = gmlk_mock_reaches(fake_inside(), address, 1, location->id + 1)
+               ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+               : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return code;
 }
 
+/* What was released has another value now. */
 FAKE(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * out, void *address),
      (out, address)) {
-  fake_granule *granule = fake_find_granule((uintptr_t)address);
+  gmlk_mock_handle *handle = fake_mapped_at((uintptr_t)address);
   CUresult code = fake_check_range((uintptr_t)address);
-  if (!code && !granule) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !handle) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
-  granule->handle->references++;
-  *out = granule->handle->object.value;
+  fake.handles[handle->slot.index].references++;
+  fake_inside()->census.handle_count += (size_t)handle->released;
+  handle->released = 0;
+  *out = gmlk_mock_value(&handle->slot);
   return CUDA_SUCCESS;
 }
 
@@ -2421,7 +2351,7 @@ static void fake_control_lose(CUresult code) {
 }
 
 static void fake_control_get_census(fake_cuda_census *out) {
-  size_t counts[FAKE_GRANULE + 1] = {0}, i;
+  size_t counts[FAKE_KINDS] = {0}, i;
   const fake_object *object;
   const fake_pending *pending;
   gmlake_mock_census mock;
@@ -2429,21 +2359,19 @@ static void fake_control_get_census(fake_cuda_census *out) {
   memset(&mock, 0, sizeof(mock));
   fake_lock();
   for (i = 0; i < FAKE_BUCKETS; i++)
-    for (object = fake.buckets[i]; object; object = object->next)
-      counts[object->kind] +=
-          object->kind != FAKE_HANDLE || ((const fake_handle *)object)->references;
-  out->handles = counts[FAKE_HANDLE];
+    for (object = fake.buckets[i]; object; object = object->next) counts[object->kind]++;
   out->allocations = counts[FAKE_ALLOCATION];
   out->events = counts[FAKE_EVENT];
   out->streams = counts[FAKE_STREAM];
   out->modules = counts[FAKE_MODULE];
   out->graphs = counts[FAKE_GRAPH] + counts[FAKE_EXEC];
   out->hosts = counts[FAKE_HOST];
-  if (fake.mock) gmlake_mock_get_census(fake.mock, &mock); /* an allocation has one of each */
+  if (fake.mock) gmlake_mock_get_census(fake.mock, &mock);
+  out->handles = mock.handle_count; /* an allocation has one of each of the next */
   out->mappings = mock.mapping_count - out->allocations;
   out->reservations = mock.reservation_count - out->allocations;
   for (pending = fake.pending; pending; pending = pending->next) out->pending++;
-  out->physical_bytes = fake.devices[0].physical_bytes;
+  if (fake.mock) out->physical_bytes = fake_physical_bytes(0);
   out->retains = fake.devices[0].retains;
   out->pushed = fake_self()->depth;
   out->last_create = fake.last_create;

@@ -12,8 +12,9 @@
    When the primary context's last reference goes, its streams, events and modules answer
    INVALID_HANDLE, but stay in the census: they were leaked.
 
-   What differs from a driver: cuMemAlloc takes whole granules; kernels are those of gpu.h,
-   standin.h and examples/experts.c, known by their names; cuMemcpyHtoDAsync and
+   What differs from a driver: cuMemAlloc takes whole granules; cuMemSetAccess gives a device all
+   access or refuses, and what is used in one piece lies in one reservation; kernels are those of
+   gpu.h, standin.h and examples/experts.c, known by their names; cuMemcpyHtoDAsync and
    cuMemcpyDtoHAsync want pinned memory; a graph's nodes run one after the other; cuMemAllocAsync
    and cuMemFreeAsync cannot be captured; there is no per-thread default stream; kernels do not
    reach another device's cuMemAlloc memory, whatever cuCtxEnablePeerAccess enabled; at most 8
