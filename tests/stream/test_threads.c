@@ -14,6 +14,7 @@
 #include "cases.h"
 #include "options.h"
 #include "patience.h"
+#include "policy_paper.h"
 #include "splitmix.h"
 
 #define KIB ((size_t)1 << 10)
@@ -399,75 +400,6 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* ---- a policy, of which one planner at a time asks, but for coalesce ---- */
-
-static size_t evict_some(void *user, const gmlake_view *view, size_t mapped_bytes,
-                         uint64_t *out_windows) {
-  uint64_t *random = (uint64_t *)user;
-  size_t i, count = 0;
-  (void)mapped_bytes;
-  for (i = 0; i < view->window_count; i++)
-    if (view->windows[i].is_complete && below(random, 4) == 0)
-      out_windows[count++] = view->windows[i].number;
-  return count;
-}
-
-static int coalesce_some(void *user, const gmlake_piece *block) {
-  (void)user; /* asked by many threads at once */
-  return ((uintptr_t)block->home / CHUNK) % 3 != 0;
-}
-
-/* The front of a block, at times with its former. */
-static int choose_piece(uint64_t *random, const gmlake_view *view, size_t bytes,
-                        gmlake_plan *plan) {
-  const gmlake_piece *b = &view->blocks[below(random, view->block_count)];
-  if (b->bytes < bytes) return 0;
-  plan->pieces[0].home = b->home;
-  plan->pieces[0].bytes = bytes;
-  plan->piece_count = 1;
-  plan->state = b->bytes == bytes ? 1 : 2;
-  plan->keeps_former = b->bytes > bytes && ((uintptr_t)b->home + bytes) % CHUNK == 0;
-  return 1;
-}
-
-/* Whole chunks, the last one cut, and new ones for what is missing. */
-static void choose_chunks(uint64_t *random, const gmlake_view *view, size_t bytes,
-                          gmlake_plan *plan) {
-  size_t i, have = 0;
-  for (i = 0; i < view->block_count && have < bytes; i++) {
-    const gmlake_piece *b = &view->blocks[i];
-    uintptr_t home = ((uintptr_t)b->home + CHUNK - 1) / CHUNK * CHUNK;
-    uintptr_t end = ((uintptr_t)b->home + b->bytes) / CHUNK * CHUNK;
-    if (end <= home || below(random, 4) == 0) continue;
-    plan->pieces[plan->piece_count].home = (void *)home;
-    plan->pieces[plan->piece_count++].bytes = end - home;
-    have += end - home;
-  }
-  if (have > bytes) plan->pieces[plan->piece_count - 1].bytes -= have - bytes;
-  if (have < bytes) plan->grow_bytes = (bytes - have + CHUNK - 1) / CHUNK * CHUNK;
-  plan->state = plan->grow_bytes ? 4 : plan->piece_count > 1 ? 3 : 1;
-}
-
-static void choose_some(void *user, const gmlake_view *view, const gmlake_request *request,
-                        gmlake_plan *plan) {
-  uint64_t *random = (uint64_t *)user;
-  size_t bytes = (request->bytes + 511) / 512 * 512, dice = below(random, 8), i;
-  if (dice == 0) return;
-  if (dice < 3)
-    for (i = 0; i < view->window_count; i++)
-      if (view->windows[i].is_free && view->windows[i].bytes >= bytes) {
-        plan->window = view->windows[i].number;
-        plan->state = 1;
-        return;
-      }
-  if (dice < 6 && view->block_count && choose_piece(random, view, bytes, plan)) return;
-  choose_chunks(random, view, bytes, plan);
-}
-
-static uint64_t policy_random;
-static const gmlake_policy some_policy = {sizeof(gmlake_policy), &policy_random, choose_some,
-                                          evict_some, coalesce_some};
-
 /* ---- what the observer is told, one step at a time, whatever threads there are ---- */
 
 static struct told {
@@ -583,15 +515,24 @@ CASE(test_thirty_two_threads) {
   run_random(32, 500, 0, GMLAKE_WAIT_FIRST);
 }
 
+/* Of which one planner at a time asks, but for coalesce. */
+static gmlake_policy the_papers(void) {
+  static gmlake_paper paper;
+  gmlake_paper_init(&paper);
+  paper.chunk_bytes = CHUNK;
+  paper.limit_bytes = 0;
+  paper.stitched_bytes_max = 2 * MIB; /* so that windows are dropped */
+  return gmlake_policy_paper(&paper);
+}
+
 CASE(test_threads_and_a_policy) {
-  gmlake_policy less = some_policy;
-  policy_random = 1;
-  run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &some_policy);
-  run_random_with(4, 2000, FAULTS, GMLAKE_WAIT_FIRST, &some_policy);
-  less.choose = NULL;
-  run_random_with(4, 2000, 0, GMLAKE_WAIT_FIRST, &less);
-  less.evict = NULL; /* frees alone are asked about, while others allocate */
-  run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &less);
+  gmlake_policy policy = the_papers();
+  run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &policy);
+  run_random_with(4, 2000, FAULTS, GMLAKE_WAIT_FIRST, &policy);
+  policy.choose = NULL;
+  run_random_with(4, 2000, 0, GMLAKE_WAIT_FIRST, &policy);
+  policy.evict = NULL; /* frees alone are asked about, while others allocate */
+  run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &policy);
 }
 
 CASE(test_threads_and_faults) {
@@ -600,9 +541,10 @@ CASE(test_threads_and_faults) {
 }
 
 CASE(test_threads_and_captures) {
+  const gmlake_policy policy = the_papers();
   run_random(2, 6000, CAPTURES, GMLAKE_GROW_FIRST);
   run_random(8, 2000, CAPTURES, GMLAKE_WAIT_FIRST);
-  run_random_with(4, 2000, CAPTURES, GMLAKE_GROW_FIRST, &some_policy);
+  run_random_with(4, 2000, CAPTURES, GMLAKE_GROW_FIRST, &policy);
 }
 
 int main(int argc, char **argv) {
