@@ -446,16 +446,18 @@ static gmlake_result device_capture_end(gmlake_backend *device, gmlake_stream st
   return GMLAKE_OK;
 }
 
-/* Where a block that it reads was not given up meanwhile, with its pool's contents. */
-static void device_launch(const graph *g, int on) {
+/* Where a block that it reads was not given up meanwhile, with its pool's contents. What a driver
+   lets pass is not launched. */
+static int device_launch(const graph *g, int on, gmlake_result wanted) {
   const struct launchable *of = &launchables[g - w.graphs];
   size_t i;
-  if (!of->exec) return;
+  if (wanted || !of->exec) return !wanted;
   for (i = 0; i < g->held_count; i++)
-    if (held_block(g->held[i])->seed != of->seeds[i]) return;
+    if (held_block(g->held[i])->seed != of->seeds[i]) return 1;
   make_current();
   check(gpu.cuGraphLaunch(of->exec, (CUstream)w.lines[on].value), "cuGraphLaunch");
   make_former_current();
+  return 1;
 }
 
 /* Of each call the driver refuses in turn the question for the current context, its change, and

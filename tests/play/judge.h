@@ -526,9 +526,14 @@ static void device_use(block *b, int on) {
   if (b->graph && result == GMLAKE_ERROR_INVALID_ARGUMENT) return; /* the program has to order it */
   must(result, "the mock refuses a use");
 }
-static void device_launch(const graph *g, int on) {
-  (void)g;
-  (void)on;
+/* What is launched on a line without work that is held is complete at once. */
+static int device_launch(const graph *g, int on, gmlake_result wanted) {
+  const gmlake_stream stream = w.lines[on].value;
+  const gmlk_mock_queue *queue = gmlk_mock_find_queue((gmlk_mock *)mock->user, stream);
+  judge(gmlake_mock_launch(mock, w.pools[g->pool].value, (uint64_t)g->serial, stream) == wanted,
+        "the mock launches what may not run, or refuses what may");
+  if (!queue->held && !queue->lag_ns) gmlake_mock_stream_finish(mock, stream);
+  return !wanted;
 }
 
 /* Whether the device has all that the words ask for. The mock has. */
@@ -537,7 +542,7 @@ static inline int is_playable(const char *words) { return words != NULL; }
 static int open_descriptors(void) { return 0; }
 static int device_fails(int kind, gmlake_result *result, int *code);
 static void device_use(block *b, int on);
-static void device_launch(const graph *g, int on);
+static int device_launch(const graph *g, int on, gmlake_result wanted);
 static inline int is_playable(const char *words);
 #endif
 

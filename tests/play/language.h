@@ -27,7 +27,8 @@
      P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it
      BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it. Behind lake-alone the
                        driver does not hear of it, behind driver-alone the lake does not
-     j3@A  J3          launch graph 3 on A; it is destroyed
+     j3@A  J3          launch graph 3 on A, behind what has to be before it (!I: at once, beside
+                       another graph of its pool); it is destroyed
      N0:8/1^2          create buffer 0 of at most 8, in pool 1, with chunks of 2
      z0:3@A  K0@A      resize it; destroy it
      c0:2,3@A d0:2,3@A C0:2,3@A   commit, discard 3 from 2 on; commit and say which chunks

@@ -306,31 +306,36 @@ static block *held_block(uint32_t id) {
   return b;
 }
 
-/* A graph runs, behind all that used its memory before: the program sees to that. It runs after
-   what the stream of its capture did before it. */
+/* A graph runs, behind all that used its memory before and behind the pool's other graphs: the
+   program sees to that, unless the word says that it is refused. It runs after what the stream of
+   its capture did before it. */
 static void do_launch(int on) {
   graph *g = &w.graphs[now->one % GRAPHS];
+  pool *from = &w.pools[g->pool];
+  const gmlake_result wanted = from->is_lent        ? GMLAKE_ERROR_BUSY
+                               : from->asleep       ? GMLAKE_ERROR_ASLEEP
+                               : now->result == 'I' ? GMLAKE_ERROR_INVALID_ARGUMENT
+                                                    : GMLAKE_OK;
   moment need;
   size_t i;
   if (!g->is_alive || g->is_active || !is_quiet(on) || w.lines[on].is_told) return;
-  if (w.pools[g->pool].asleep || w.pools[g->pool].is_lent) return;
   for (i = 0; i < g->held_count; i++)
     if (w.pools[held_block(g->held[i])->pool].asleep) return;
   need = g->base;
-  join(&need, &w.pools[g->pool].recalled);
-  for (i = 0; i < g->range_count; i++) {
+  join(&need, &from->recalled);
+  join(&need, &from->launched);
+  for (i = 0; !wanted && i < g->range_count; i++) {
     range r = g->ranges[i];
     map *m = NULL;
     const grain *at;
     while ((at = next_grain(&r, &m))) join(&need, &at->used);
   }
-  if (!order(on, &need)) return;
+  if ((!wanted && !order(on, &need)) || !device_launch(g, on, wanted)) return;
   counts.launches++;
   w.lines[on].now.at[on]++;
   for (i = 0; i < g->range_count; i++) touch(g->ranges[i], on);
   for (i = 0; i < g->held_count; i++) held_block(g->held[i])->used.at[on] = w.lines[on].now.at[on];
-  w.pools[g->pool].launched.at[on] = w.lines[on].now.at[on];
-  device_launch(g, on);
+  from->launched.at[on] = w.lines[on].now.at[on];
 }
 
 /* A kernel that is captured uses the block, which has to live as long as the graph may run. */

@@ -1537,6 +1537,10 @@ static const row rows[] = {
        no event can be recorded behind them, so the pool cannot go. */
     {"a_pool_that_was_lent_stays_while_launches_may_run", TOGETHER,
      "{granule:16 cap:16} P0 P1 BA:0/0 +p=4@A -p@A EA h0 BB:1/1 l0 L0 D0!C EB e0 D0 D1"},
+    /* Not while it is lent or asleep, nor beside another graph of it that may still run. */
+    {"graphs_of_a_pool_run_alone", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA BA:0/1 +q=4@A at:q=p -q@A EA hA j0@A j1@B!I "
+     "j0@B j1@C j0@A!I eA j0@A l0@A j0@A L0@A j0@A S0:k j0@A W0 j0@A D0"},
     /* Pools that are gone, or not lent, have free memory, too. */
     {"only_pools_that_are_lent_serve", TOGETHER,
      "{granule:16 cap:24} P0 P1 P2 +q=4@A/0 -q@A +q=4@A/1 -q@A BA:2/0 +p=4@A -p@A EA D0 l2@A "
