@@ -10,6 +10,7 @@
 #include "gmlake.h"
 
 #include "cases.h"
+#include "host.h"
 
 #define K ((size_t)1 << 10)
 #define C (64 * K) /* a chunk, and the granularity of the mock */
@@ -32,39 +33,6 @@
 static gmlake_backend *mock;
 static gmlake *lake;
 static gmlake_desc desc;
-
-/* ---- Host memory, counted and full of anything; a call can be made to fail ------------------- */
-
-static size_t host_bytes;
-static long host_fail_in; /* 1: the next allocation fails; 0: none does */
-static int host_fails_on; /* 1: and all behind it */
-
-static inline int host_refuses(void) {
-  if (!host_fail_in || --host_fail_in) return 0;
-  host_fail_in = host_fails_on;
-  return 1;
-}
-
-static void *host_malloc(void *user, size_t bytes) {
-  char *ptr;
-  (void)user;
-  if (host_refuses()) return NULL;
-  ptr = (char *)malloc(bytes + 16);
-  assert_non_null(ptr);
-  memcpy(ptr, &bytes, sizeof(bytes));
-  memset(ptr + 16, 0xA5, bytes);
-  host_bytes += bytes;
-  return ptr + 16;
-}
-
-static void host_free(void *user, void *ptr) {
-  size_t bytes;
-  (void)user;
-  memcpy(&bytes, (char *)ptr - 16, sizeof(bytes));
-  memset(ptr, 0x5A, bytes);
-  host_bytes -= bytes;
-  free((char *)ptr - 16);
-}
 
 /* ---- A driver with a test's own functions ---------------------------------------------------- */
 

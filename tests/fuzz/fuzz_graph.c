@@ -12,7 +12,7 @@
 #include "graph.h"
 
 #include "fuzz_file.h"
-#include "../offload/host.h"
+#include "../host.h"
 
 #define OPS_MAX 200
 #define DIVISOR ((size_t)1 << 40)

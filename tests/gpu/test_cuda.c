@@ -12,18 +12,17 @@
 
 #include "fake_cuda.h"
 #include "gpu.h"
+#include "host.h"
 
 /* The backend looks for the driver and for host memory through the test. */
 static void *hook_dlopen(const char *name, int flags);
 static void *hook_dlsym(void *module, const char *name);
-static void *hook_malloc(size_t bytes);
-static void hook_free(void *ptr);
 static FILE *hook_fopen(const char *name, const char *mode);
 #define fopen(name, mode) hook_fopen(name, mode)
 #define dlopen(name, flags) hook_dlopen(name, flags)
 #define dlsym(module, name) hook_dlsym(module, name)
-#define GMLAKE_MALLOC(bytes) hook_malloc(bytes)
-#define GMLAKE_FREE(ptr) hook_free(ptr)
+#define GMLAKE_MALLOC(bytes) host_malloc(NULL, bytes)
+#define GMLAKE_FREE(ptr) host_free(NULL, ptr)
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #include "gmlake.h"
@@ -48,21 +47,6 @@ static FILE *hook_fopen(const char *name, const char *mode);
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 #define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
 #define count_of(array) (sizeof(array) / sizeof((array)[0]))
-
-/* ---- Host memory, counted; an allocation can be made to fail --------------------------------- */
-
-static long hook_live, hook_fail_in; /* fail_in: 1 fails the next allocation; 0: none fails */
-
-static void *hook_malloc(size_t bytes) {
-  if (hook_fail_in && !--hook_fail_in) return NULL;
-  hook_live++;
-  return malloc(bytes);
-}
-
-static void hook_free(void *ptr) {
-  if (ptr) hook_live--;
-  free(ptr);
-}
 
 /* ---- The driver's library, as the backend sees it -------------------------------------------- */
 
@@ -117,7 +101,7 @@ static fake_cuda_census census(void) {
 static void start(const fake_cuda_options *options) {
   fake->reset(options);
   memset(&loader, 0, sizeof(loader));
-  hook_live = hook_fail_in = 0;
+  host_bytes = host_fail_in = 0;
   cuda = NULL;
   lake = NULL;
 }
@@ -136,7 +120,7 @@ static void assert_nothing_left(void) {
   assert_int_equal(now.physical_bytes, 0);
   assert_int_equal(now.retains, 0);
   assert_int_equal(now.pushed, 0);
-  assert_int_equal(hook_live, 0);
+  assert_int_equal(host_bytes, 0);
 }
 
 static void open_backend(const fake_cuda_options *options) {
@@ -327,7 +311,7 @@ CASE(test_create_arguments) {
   start(NULL);
   assert_error(gmlake_cuda_create(0, NULL), INVALID_ARGUMENT);
   cuda = (gmlake_backend *)&code;
-  hook_fail_in = 1;
+  host_fail_in = 1;
   assert_error(gmlake_cuda_create(0, &cuda), OUT_OF_HOST_MEMORY);
   assert_null(cuda);
   assert_int_equal(loader.count, 0);
@@ -827,14 +811,14 @@ static void use_table_in_child(void) {
 
 static int child_main(void) {
   const uint64_t before = fake->calls();
-  const long held = hook_live;
+  const size_t held = host_bytes;
   gmlake_backend *another = cuda;
   child_failures = 0;
   use_table_in_child();
   FORKED(gmlake_destroy(lake));
   gmlake_cuda_destroy(cuda);
   CHILD(fake->calls() == before);
-  CHILD(hook_live < held); /* the backend's record alone */
+  CHILD(host_bytes < held); /* the backend's record alone */
   FORKED(gmlake_cuda_create(0, &another));
   CHILD(!another);
   return child_failures != 0;

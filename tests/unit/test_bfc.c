@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "cases.h"
+#include "host.h"
 #include "trace.h"
 
 #if !defined(TEST_TRACES)
@@ -13,18 +14,8 @@
 #endif
 
 static const char *trace_directory = TEST_TRACES;
-static int hook_malloc_count, hook_free_count, hook_lock_count, hook_depth, hook_mutex_count;
+static int hook_lock_count, hook_depth, hook_mutex_count;
 static int hook_mutex_fails;
-
-static void *hook_malloc(size_t bytes) {
-  hook_malloc_count++;
-  return malloc(bytes);
-}
-
-static void hook_free(void *ptr) {
-  hook_free_count++;
-  free(ptr);
-}
 
 static int hook_init(pthread_mutex_t *mutex) {
   if (hook_mutex_fails) return 1;
@@ -48,8 +39,8 @@ static void hook_unlock(pthread_mutex_t *mutex) {
   pthread_mutex_unlock(mutex);
 }
 
-#define GMLAKE_BFC_MALLOC(bytes) hook_malloc(bytes)
-#define GMLAKE_BFC_FREE(ptr) hook_free(ptr)
+#define GMLAKE_BFC_MALLOC(bytes) host_malloc(NULL, bytes)
+#define GMLAKE_BFC_FREE(ptr) host_free(NULL, ptr)
 #define GMLAKE_BFC_MUTEX_TYPE pthread_mutex_t
 #define GMLAKE_BFC_MUTEX_INIT(m) hook_init(m)
 #define GMLAKE_BFC_MUTEX_DESTROY(m) hook_destroy(m)
@@ -120,7 +111,8 @@ static gmlake_bfc_desc fresh_desc(void) {
   gmlake_bfc_desc desc;
   memset(&test_device, 0, sizeof test_device);
   test_device.next = (uintptr_t)1 << 30;
-  hook_malloc_count = hook_free_count = hook_lock_count = hook_depth = hook_mutex_count = 0;
+  host_bytes = host_calls = 0;
+  hook_lock_count = hook_depth = hook_mutex_count = 0;
   hook_mutex_fails = 0;
   memset(&desc, 0, sizeof desc);
   desc.segment_alloc = device_alloc;
@@ -170,7 +162,7 @@ static void finish(gmlake_bfc *bfc) {
   assert_ok(gmlake_bfc_destroy(bfc));
   assert_size(test_device.segment_count, 0);
   assert_int_equal(test_device.alloc_count, test_device.free_count);
-  assert_int_equal(hook_malloc_count, hook_free_count);
+  assert_size(host_bytes, 0);
   assert_int_equal(hook_mutex_count, 0);
   assert_int_equal(hook_depth, 0);
 }
@@ -239,14 +231,14 @@ CASE(test_create_refuses) {
   desc.large_segment_bytes = 10 * MIB - 512, refuse_desc(&desc), desc = good;
   desc.large_request_min = 20 * MIB + 1, refuse_desc(&desc), desc = good;
   desc.large_request_min = SIZE_MAX, refuse_desc(&desc), desc = good;
-  assert_int_equal(hook_malloc_count, 0);
+  assert_size(host_calls, 0);
   hook_mutex_fails = 1;
   {
     gmlake_bfc *bfc = (gmlake_bfc *)&good;
     assert_error(gmlake_bfc_create(&good, &bfc), OUT_OF_HOST_MEMORY);
     assert_null(bfc);
   }
-  assert_int_equal(hook_malloc_count, hook_free_count);
+  assert_size(host_bytes, 0);
 }
 
 #define AT(field) offsetof(gmlake_bfc_desc, field)

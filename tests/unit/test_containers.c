@@ -6,35 +6,21 @@
 #include "gmlake.h"
 
 #include "cases.h"
+#include "host.h"
 #include "splitmix.h"
 
 static uint64_t random_state;
 
 static uint32_t below(uint32_t count) { return (uint32_t)(splitmix64(&random_state) % count); }
 
-static long hook_live; /* allocations */
-
-static void *hook_malloc(void *user, size_t bytes) {
-  (void)user;
-  hook_live++;
-  return malloc(bytes);
-}
-
-static void hook_free(void *user, void *ptr) {
-  (void)user;
-  hook_live--;
-  free(ptr);
-}
-
 static void host_open(gmlk_host *host) {
   memset(host, 0, sizeof(*host));
-  host->hooks.malloc_fn = hook_malloc;
-  host->hooks.free_fn = hook_free;
-  hook_live = 0;
+  host->hooks.malloc_fn = host_malloc;
+  host->hooks.free_fn = host_free;
 }
 
 static void host_close(const gmlk_host *host) {
-  assert_int_equal(hook_live, 0);
+  assert_int_equal(host_bytes, 0);
   assert_int_equal(host->bytes, 0);
 }
 

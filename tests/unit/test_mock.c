@@ -3,17 +3,16 @@
    by the system, and for want of host memory at each of its allocations. Then nothing may have
    changed. The rest is C: descriptions, limits of the process, threads. The implementation is
    included, with host allocations and system calls that can be made to fail. */
-#include <stddef.h>
-
-static void *hook_malloc(size_t bytes);
-static void hook_free(void *ptr);
-static int refused; /* calls of the system from now on: the next that many are refused */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1
 #endif
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "host.h"
+
+static int refused; /* calls of the system from now on: the next that many are refused */
 static int refuses(void) { return refused && refused--; }
 static int try_ftruncate(int file, off_t bytes) { return refuses() ? -1 : ftruncate(file, bytes); }
 static int try_munmap(void *at, size_t bytes) { return refuses() ? -1 : munmap(at, bytes); }
@@ -28,8 +27,8 @@ static void *try_mmap(void *at, size_t bytes, int access, int flags, int file, o
 #define mprotect(at, bytes, access) try_mprotect(at, bytes, access)
 #define mmap(at, bytes, access, flags, file, offset) \
   try_mmap(at, bytes, access, flags, file, offset)
-#define GMLAKE_MALLOC(bytes) hook_malloc(bytes)
-#define GMLAKE_FREE(ptr) hook_free(ptr)
+#define GMLAKE_MALLOC(bytes) host_malloc(NULL, bytes)
+#define GMLAKE_FREE(ptr) host_free(NULL, ptr)
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -62,19 +61,6 @@ static void *try_mmap(void *at, size_t bytes, int access, int flags, int file, o
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 #define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
 
-static long hook_live, hook_fail_in; /* fail_in: 1 fails the next allocation; 0: none fails */
-
-static void *hook_malloc(size_t bytes) {
-  if (hook_fail_in && !--hook_fail_in) return NULL;
-  hook_live++;
-  return malloc(bytes);
-}
-
-static void hook_free(void *ptr) {
-  if (ptr) hook_live--;
-  free(ptr);
-}
-
 /* One mock at a time; code is the driver's number for the thread's last call. */
 
 static gmlake_backend *mock;
@@ -88,7 +74,7 @@ static void open_mock_of(size_t capacity_bytes, int bookkeeping_only, gmlake_moc
   desc.capacity_bytes = capacity_bytes;
   desc.bookkeeping_only = bookkeeping_only;
   desc.costs = costs;
-  hook_live = hook_fail_in = 0;
+  host_bytes = host_fail_in = 0;
   assert_ok(gmlake_mock_create(&desc, &mock));
 }
 
@@ -99,7 +85,7 @@ static void open_mock(size_t capacity_bytes, int bookkeeping_only) {
 static void close_mock(void) {
   gmlake_mock_destroy(mock);
   mock = NULL;
-  assert_int_equal(hook_live, 0);
+  assert_int_equal(host_bytes, 0);
 }
 
 static gmlake_mock_census census(void) {
@@ -454,10 +440,10 @@ static gmlake_result run_word(const word *w) {
   if (!w->may_fail || p.is_bare) return run_once(w);
   if (w->is_call) run_injected(w);
   for (;;) {
-    hook_fail_in = nth;
+    host_fail_in = nth;
     refused = is_system_next;
     result = run_once(w);
-    if (!hook_fail_in) {
+    if (!host_fail_in) {
       expect("the lack of memory", (uint64_t)result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
       lacked[w - words]++;
       nth++;
@@ -468,7 +454,7 @@ static gmlake_result run_word(const word *w) {
       expect("its number", (uint64_t)code, is_reserve ? 2 : 304);
       is_system_next = 0;
     } else {
-      hook_fail_in = refused = 0;
+      host_fail_in = refused = 0;
       return result;
     }
   }
@@ -847,7 +833,7 @@ CASE(test_description) {
   gmlake_mock_desc desc;
   size_t i;
   memset(&desc, 0, sizeof(desc));
-  hook_live = hook_fail_in = 0;
+  host_bytes = host_fail_in = 0;
   assert_error(gmlake_mock_create(NULL, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_mock_create(&desc, NULL), INVALID_ARGUMENT);
   mock = NULL;
@@ -929,12 +915,12 @@ CASE(test_nothing_to_make_a_mock_of) {
   static const int limits[] = {RLIMIT_NOFILE, RLIMIT_FSIZE};
   long nth;
   size_t i;
-  hook_live = 0;
+  host_bytes = 0;
   for (nth = 1, mock = NULL; !mock; nth++) {
-    hook_fail_in = nth;
-    if (gmlake_mock_create(NULL, &mock)) assert_int_equal(hook_live, 0);
+    host_fail_in = nth;
+    if (gmlake_mock_create(NULL, &mock)) assert_int_equal(host_bytes, 0);
   }
-  hook_fail_in = 0;
+  host_fail_in = 0;
   assert_true(nth > 3);
   close_mock();
   refused = 1; /* the file's size */
@@ -949,7 +935,7 @@ CASE(test_nothing_to_make_a_mock_of) {
     result = gmlake_mock_create(NULL, &mock);
     assert_int_equal(setrlimit(limits[i], &limit), 0);
     assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-    assert_int_equal(hook_live, 0);
+    assert_int_equal(host_bytes, 0);
     open_mock(0, 0);
     close_mock();
   }
