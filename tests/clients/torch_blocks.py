@@ -52,6 +52,18 @@ class Model(torch.nn.Module):
         return self.head(y)
 
 
+class Levels(Model):
+    def __init__(self):
+        super().__init__(count=2)
+        self.more = torch.nn.ModuleDict({"a": Layer(), "b": Layer()})
+
+    def forward(self, x, *args, **kwargs):
+        y = self.embed(x)
+        for layer in (*self.layers, *self.more.values()):
+            y = layer(y, *args, **kwargs)
+        return self.head(y)
+
+
 def losses(model, mark=lambda: None, steps=3, rows=4, **kwargs):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
     found = []
@@ -123,6 +135,12 @@ def check_results(session, paths):
     three = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 4)
     assert counts(session, paths, three) == 4
     assert counts(session, paths, lambda: Model(lambda: torch.nn.Sequential(Layer()), 2)) == 0
+    # As many as make blocks may be in several lists of one model, as those of a U-Net's levels; what
+    # is a block has fewer than three in its list, so that the index there tells nothing of a cache.
+    pairs = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer()), 2)
+    assert counts(session, paths, pairs) == 4
+    assert counts(session, paths, Levels, past_key_values=DynamicCache) == 0
+    assert counts(session, paths, Levels, scale=lambda: (torch.ones(1),)) == 4
     # A cache that is empty for a block is filled once.
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
     assert counts(session, paths, Model, past_key_values=Other) == 0

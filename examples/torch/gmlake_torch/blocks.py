@@ -2,9 +2,10 @@
 execute them twice instead of holding what they make: activation checkpointing that the program does
 not ask for.
 
-A block is one of at least three modules of one class in a ModuleList, Sequential or ModuleDict. It
-has parameters, and modules of its own; of nested ones the outermost is one. Each is executed once
-as the program says, and watched. It stays as it is for good if it
+A block is one of at least three modules of one class that are in ModuleLists, Sequentials or
+ModuleDicts of one model, as the residual blocks of a U-Net's levels; of these three classes, in one
+list. It has parameters, and modules of its own; of nested ones the outermost is one. Each is
+executed once as the program says, and watched. It stays as it is for good if it
 
 - has running statistics (batch normalization and the like);
 - changes a parameter, a buffer or a tensor that it gets, or puts another one in its place; or
@@ -57,21 +58,44 @@ CACHE = "DynamicCache"
 
 
 def find_blocks():
-    """The blocks of all models that there are."""
-    found, former = {}, []
+    """The blocks of all models that there are, each with its index in a list of such blocks, or
+    None where its list has fewer than make blocks."""
+    found, former, parents, lists = {}, [], {}, []
     for thing in gc.get_objects():
-        if issubclass(type(thing), Forward):
+        kind = type(thing)
+        if issubclass(kind, Forward):
             former.append(thing.block())
-        if issubclass(type(thing), CONTAINERS) and "_modules" in vars(thing):  # if it is made
-            by_class = {}
-            for index, module in enumerate(thing.children()):
-                by_class.setdefault(type(module), []).append((index, module))
-            for alike in by_class.values():
-                if len(alike) >= ALIKE_MIN:
-                    found.update((id(m), (index, m)) for index, m in alike if is_block(m))
+        if issubclass(kind, torch.nn.Module) and "_modules" in vars(thing):  # if it is made
+            parents.update((id(part), id(thing)) for part in thing.children())
+            if issubclass(kind, CONTAINERS):
+                lists.append(thing)
+    of_model = {}
+    for things in lists:
+        by_class = {}
+        for index, module in enumerate(things.children()):
+            by_class.setdefault(type(module), []).append((index, module))
+        for kind, alike in by_class.items():
+            if len(alike) >= ALIKE_MIN:
+                found.update((id(m), (index, m)) for index, m in alike if is_block(m))
+            if not issubclass(kind, CONTAINERS):
+                of_model.setdefault((model_of(id(things), parents), kind), []).extend(alike)
+    for alike in of_model.values():
+        if len({id(module) for _, module in alike}) >= ALIKE_MIN:
+            for _, module in alike:
+                if id(module) not in found and is_block(module):
+                    found[id(module)] = None, module
     outer = [block for _, block in found.values()] + [b for b in former if b is not None]
     inner = {id(part) for block in outer for part in block.modules() if part is not block}
     return [pair for number, pair in found.items() if number not in inner]
+
+
+def model_of(number, parents):
+    """The id of the module that a module of that id belongs to, and that belongs to none."""
+    seen = set()
+    while number in parents and number not in seen:
+        seen.add(number)
+        number = parents[number]
+    return number
 
 
 def is_block(module):
@@ -110,8 +134,10 @@ def tensors_of(thing, found):
 
 
 def is_unused_cache(thing, index):
-    """Whether it is a cache that is empty for block `index`."""
-    return type(thing).__name__ == CACHE and thing.get_seq_length(index) == 0
+    """Whether it is a cache that is empty for block `index`; None: that is not known."""
+    return (
+        index is not None and type(thing).__name__ == CACHE and thing.get_seq_length(index) == 0
+    )
 
 
 def copy_of(thing):
