@@ -8164,7 +8164,7 @@ static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
     if (live->length == 0) continue;
     more[is_whole ? 0 : from] += bytes;
     if (is_whole || to == n) continue;
-    more[to % n] -= bytes;
+    more[to > n ? to - n : to] -= bytes; /* to is below 2 * n */
     if (to > n) more[0] += bytes;
   }
   gmlo_profile_close(&c->still);
@@ -9042,6 +9042,7 @@ static void gmlo_keeping_slots(const gmlo_keeping *k, const uint32_t *left, gmlo
       continue;
     }
     at = slot_of[i] = slot_of[k->dup[i]];
+    GMLAKE_OFFLOAD_ASSERT(at < out->slot_count); /* it was made before */
     if (freed != alloc && freed > out->slots[at].freed) out->slots[at].freed = freed;
   }
   for (i = 0; i < l->slot_count && !out->is_broken; i++)
