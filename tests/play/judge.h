@@ -469,7 +469,7 @@ static size_t kind_of(const char *name) {
   return i;
 }
 
-static int host_refuses(void) {
+static int may_lack_host(void) {
   w.all_mallocs++;
   if (!w.host_in || --w.host_in) return 0;
   w.host_in = w.host_stays ? 1 : 0;
@@ -979,59 +979,11 @@ static size_t own_events(void) {
   return count;
 }
 
-/* ---- Host memory: counted, full of anything, with something behind its end ------------------- */
+/* ---- Host memory ----------------------------------------------------------------------------- */
 
-#define BEHIND ((size_t)32)
-
-typedef union host_block { /* in front of what the lake gets */
-  struct {
-    union host_block *next, *prev;
-    size_t bytes;
-  } as;
-  char aligned[32];
-} host_block;
-
-static host_block *host_blocks; /* that the lake has */
-static size_t host_bytes;
-
-static void *host_malloc(void *user, size_t bytes) {
-  host_block *b;
-  char *ptr;
-  (void)user;
-  if (host_refuses()) return NULL;
-  b = (host_block *)malloc(sizeof(*b) + bytes + BEHIND);
-  if (!b) abort();
-  b->as.next = host_blocks;
-  b->as.prev = NULL;
-  b->as.bytes = bytes;
-  if (host_blocks) host_blocks->as.prev = b;
-  host_blocks = b;
-  ptr = (char *)(b + 1);
-  memset(ptr, 0xA5, bytes);
-  memset(ptr + bytes, 0x7E, BEHIND);
-  host_bytes += bytes;
-  return ptr;
-}
-
-static void host_leave(host_block *b) {
-  if (b->as.next) b->as.next->as.prev = b->as.prev;
-  if (b->as.prev)
-    b->as.prev->as.next = b->as.next;
-  else
-    host_blocks = b->as.next;
-  host_bytes -= b->as.bytes;
-  free(b);
-}
-
-static void host_free(void *user, void *ptr) {
-  host_block *b = (host_block *)ptr - 1;
-  const char *behind = (const char *)ptr + b->as.bytes;
-  size_t i;
-  (void)user;
-  for (i = 0; i < BEHIND; i++) judge(behind[i] == 0x7E, "the lake wrote behind host memory");
-  memset(ptr, 0x5A, b->as.bytes);
-  host_leave(b);
-}
+#define HOST_REFUSES() may_lack_host()
+#define HOST_BROKEN(text) judge(0, "the lake: " text)
+#include "host.h"
 
 /* ---- Contents -------------------------------------------------------------------------------- */
 

@@ -657,7 +657,7 @@ static const struct misdeed {
      "a call that needs the relaxed capture mode"},
     {"others_get_access", "{} +a=1@A", opens_to_others,
      "access for other devices than the description names"},
-    {"host_memory_is_overrun", "{}", writes_behind, "the lake wrote behind host memory"},
+    {"host_memory_is_overrun", "{}", writes_behind, "the lake: host memory was written around"},
     {"contents_change", "{} +a=1@A", forgets_contents,
      "a live block does not hold what was written to it"},
     {"the_mode_changes", "{mode:1}", forgets_the_mode, "the thread's capture mode has changed"},
