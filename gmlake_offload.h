@@ -10974,8 +10974,8 @@ static uint64_t gmlo_session_steady_due(const gmlake_offload_session *s) {
 
 /* Whether sizes vary, and nothing has to leave if none is kept, or keeping some does not pay where
    all is as large as it was seen. How many there is room for then differs from one iteration to the
-   next: the program is told as it comes to each. What would move would be mapped anew each time, and
-   the plan does not know the cost. */
+   next: the program is told as it comes to each. What would move would be mapped anew each time,
+   and the plan does not know the cost. */
 static int gmlo_session_keeps_by_room(const gmlake_offload_session *s) {
   return s->is_marked && s->steady_count < gmlo_session_steady_due(s) && s->has_schedule &&
          s->kept.is_kept == NULL && s->desc.limit_bytes != 0 &&
