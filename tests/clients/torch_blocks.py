@@ -135,8 +135,8 @@ def check_results(session, paths):
     three = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 4)
     assert counts(session, paths, three) == 4
     assert counts(session, paths, lambda: Model(lambda: torch.nn.Sequential(Layer()), 2)) == 0
-    # As many as make blocks may be in several lists of one model, as those of a U-Net's levels; what
-    # is a block has fewer than three in its list, so that the index there tells nothing of a cache.
+    # As many as make blocks may be in several lists of one model, as those of a U-Net's levels. The
+    # index in a list of fewer tells nothing of a cache.
     pairs = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer()), 2)
     assert counts(session, paths, pairs) == 4
     assert counts(session, paths, Levels, past_key_values=DynamicCache) == 0
