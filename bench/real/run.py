@@ -49,6 +49,7 @@ PROGRAMS = {  # module, how main is called
     "seq2seq": ("seq2seq", {}),
     "bert_trainer": ("bert_trainer", {}),
     "gan": ("gan", {}),
+    "unet": ("unet", {}),
 }
 SETTINGS = {
     "expandable": "expandable_segments:True",

@@ -56,10 +56,13 @@ class Levels(Model):
     def __init__(self):
         super().__init__(count=2)
         self.more = torch.nn.ModuleDict({"a": Layer(), "b": Layer()})
+        pairs = ([Layer(), Layer()] for _ in range(3))
+        self.levels = torch.nn.ModuleList(torch.nn.ModuleList(pair) for pair in pairs)
 
     def forward(self, x, *args, **kwargs):
         y = self.embed(x)
-        for layer in (*self.layers, *self.more.values()):
+        of_levels = (layer for level in self.levels for layer in level)
+        for layer in (*self.layers, *self.more.values(), *of_levels):
             y = layer(y, *args, **kwargs)
         return self.head(y)
 
@@ -140,7 +143,7 @@ def check_results(session, paths):
     pairs = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer()), 2)
     assert counts(session, paths, pairs) == 4
     assert counts(session, paths, Levels, past_key_values=DynamicCache) == 0
-    assert counts(session, paths, Levels, scale=lambda: (torch.ones(1),)) == 4
+    assert counts(session, paths, Levels, scale=lambda: (torch.ones(1),)) == 10
     # A cache that is empty for a block is filled once.
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
     assert counts(session, paths, Model, past_key_values=Other) == 0

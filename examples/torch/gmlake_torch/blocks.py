@@ -102,8 +102,8 @@ def is_block(module):
     if isinstance(module, torch.jit.ScriptModule):
         return False
     function = inspect.getattr_static(type(module), "forward")
-    if not isinstance(function, types.FunctionType):
-        return False
+    if not isinstance(function, types.FunctionType) or function is torch.nn.Module.forward:
+        return False  # what has none, as a list, is never called
     own = vars(module).get("forward")  # its class's, bound: who has replaced it has put it back
     if own and (getattr(own, "__func__", None), getattr(own, "__self__", 0)) != (function, module):
         return False
