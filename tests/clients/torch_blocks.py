@@ -87,6 +87,16 @@ def losses(model, mark=lambda: None, steps=3, rows=4, **kwargs):
     return found
 
 
+class Heads(Layer):
+    def __init__(self):
+        super().__init__()
+        heads = (torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH)) for _ in range(3))
+        self.heads = torch.nn.ModuleList(heads)
+
+    def forward(self, x):
+        return super().forward(x) + sum(head(x) for head in self.heads)
+
+
 class DynamicCache:
     """As transformers': what a layer has seen, by its index."""
 
@@ -136,7 +146,10 @@ def check_results(session, paths):
     assert counts(session, paths, lambda: Model(count=2)) == 0
     # What is in a block is none; two of a kind are none; one may be used twice.
     three = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 4)
-    assert counts(session, paths, three) == 4
+    assert counts(session, paths, three) == 12  # these four are stages; six are none
+    six = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 6)
+    assert counts(session, paths, six) == 6
+    assert counts(session, paths, lambda: Model(Heads, 4)) == 4  # most of them is no other block
     assert counts(session, paths, lambda: Model(lambda: torch.nn.Sequential(Layer()), 2)) == 0
     # As many as make blocks may be in several lists of one model, as those of a U-Net's levels. The
     # index in a list of fewer tells nothing of a cache.

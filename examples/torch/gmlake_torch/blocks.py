@@ -4,7 +4,8 @@ not ask for.
 
 A block is one of at least three modules of one class that are in ModuleLists, Sequentials or
 ModuleDicts of one model, as the residual blocks of a U-Net's levels; of these three classes, in one
-list. It has parameters, and modules of its own; of nested ones the outermost is one. Each is
+list. It has parameters, and modules of its own; of nested ones the outermost is one. But a few that
+consist of others, as the stages of a Swin transformer do, are none: these others are. Each block is
 executed once as the program says, and watched. It stays as it is for good if it
 
 - has running statistics (batch normalization and the like);
@@ -47,6 +48,7 @@ import torch
 import torch.utils.checkpoint
 
 ALIKE_MIN = 3  # modules of one class make blocks
+STAGES_MAX, STAGE_PART = 5, 0.8  # so few blocks are stages where so much of them is other blocks
 CHANGES_MAX = 2  # executions that are watched, and change something, until a block is left alone
 TRIES_MAX = 3  # searches of a session that find nothing: each looks at every object of the program
 CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
@@ -84,9 +86,28 @@ def find_blocks():
             for _, module in alike:
                 if id(module) not in found and is_block(module):
                     found[id(module)] = None, module
+    leave_stages(found, parents)
     outer = [block for _, block in found.values()] + [b for b in former if b is not None]
     inner = {id(part) for block in outer for part in block.modules() if part is not block}
     return [pair for number, pair in found.items() if number not in inner]
+
+
+def leave_stages(found, parents):
+    """Removes the blocks that are stages: few of a class in a model, which consist of other blocks.
+    Executed again at once, a stage would need all that these make."""
+    alike = {}
+    for number, (_, block) in found.items():
+        alike.setdefault((model_of(number, parents), type(block)), []).append(block)
+    for few in alike.values():
+        inside = {id(part) for block in few for part in block.modules() if part is not block}
+        inside &= found.keys() - {id(block) for block in few}
+        others = {number: found[number][1] for number in inside}
+        own = {p: p.numel() for block in few for p in block.parameters()}
+        theirs = {p: p.numel() for block in others.values() for p in block.parameters()}
+        is_stage = len(few) <= STAGES_MAX and len(others) >= max(ALIKE_MIN, 2 * len(few) - 1)
+        if is_stage and sum(theirs.values()) >= STAGE_PART * sum(own.values()):
+            for block in few:
+                del found[id(block)]
 
 
 def model_of(number, parents):
