@@ -70,9 +70,10 @@ static inline void host_leave(host_block *b) {
 }
 
 static inline void host_free(void *user, void *ptr) {
-  host_block *b = (host_block *)ptr - 1;
+  host_block *b;
   (void)user;
   if (!ptr) return;
+  b = (host_block *)ptr - 1;
   if (memcmp(b->edge, host_edge, sizeof(b->edge)) != 0 ||
       memcmp((char *)ptr + b->bytes, host_edge, sizeof(host_edge)) != 0)
     HOST_BROKEN("host memory was written around");
