@@ -97,6 +97,17 @@ class Heads(Layer):
         return super().forward(x) + sum(head(x) for head in self.heads)
 
 
+class Nest(Layer):
+    def __init__(self, depth=2):
+        super().__init__()
+        self.inner = torch.nn.ModuleList(Nest(depth - 1) for _ in range(2 if depth else 0))
+
+    def forward(self, x):
+        for layer in self.inner:
+            x = layer(x)
+        return super().forward(x)
+
+
 class DynamicCache:
     """As transformers': what a layer has seen, by its index."""
 
@@ -150,6 +161,7 @@ def check_results(session, paths):
     six = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 6)
     assert counts(session, paths, six) == 6
     assert counts(session, paths, lambda: Model(Heads, 4)) == 4  # most of them is no other block
+    assert counts(session, paths, lambda: Model(Nest, 3)) == 3  # its parts are of its own class
     assert counts(session, paths, lambda: Model(lambda: torch.nn.Sequential(Layer()), 2)) == 0
     # As many as make blocks may be in several lists of one model, as those of a U-Net's levels. The
     # index in a list of fewer tells nothing of a cache.
