@@ -609,6 +609,10 @@ static const row rows[] = {
     {"a_pending_window_is_reused_behind_a_wait", TOGETHER,
      "{granule:16 cap:4 wait-first} +a-d=1@A -ac@n +w=2@A pieces:w=2 rw@B hB -w@A mark +a.2=2@A "
      "at:a.2=w reuses=1 stitches=0 waits=1 windows=1"},
+    /* B still uses the window's addresses: A's tag, behind B, keeps it mapped. */
+    {"a_pending_window_that_another_stream_ends_stays_mapped", TOGETHER,
+     "{granule:16 cap:6 smax:2} +z.3=6@n -z.3@n +a-f=1 -ac +w=2 pieces:w=2 rw@B hB uw@B -w mark "
+     "+q=1@A +r=1@A pending=0 -df@n +v=2@n pieces:v=2 stitches=1 evictions=0"},
     /* | p p | | a | |: what is pending and what is free are the pieces of one window. */
     {"a_part_of_a_pending_block_is_stitched", TOGETHER,
      "{granule:16 cap:5 wait-first} +p=2@A +*=1@A +a=1@A +*=1@A rp@B hB -p@A -a@A mark +w=3@A "
