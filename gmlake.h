@@ -280,7 +280,7 @@ THREADS
   Every function but gmlake_destroy may be called from any thread. There are two locks. The driver
   lock is for the one thread that plans and calls the driver. The state lock guards what the lake
   has written down of its memory. It is held for a short time only: frees, and allocations that need
-  no driver, take it alone and never wait for the driver.
+  no driver, take it alone and never wait for a thread that calls it. (A free may record an event.)
   gmlake_forget_stream and gmlake_capture_end take the driver lock too, and gmlake_capture_begin
   where the stream is captured already: what is under way on that stream ends before. So do
   gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait while memory is created or
@@ -313,7 +313,8 @@ QUESTIONS
 
 ERRORS
   Every function returns a gmlake_result. gmlake_get_last_error says what was wrong. After an error
-  live blocks, their contents and the statistics are what they were. GMLAKE_ERROR_DEVICE_LOST and
+  live blocks and their contents are what they were. So are the statistics, but for those that count
+  failures, calls of the driver, events and waits. GMLAKE_ERROR_DEVICE_LOST and
   _SHUTTING_DOWN are final: every later call that serves or changes memory answers them at once,
   questions still work, gmlake_destroy cleans up. What the driver refuses to undo is quarantined:
   given up, counted in stats.quarantined_bytes, and offered to the driver again by gmlake_trim. To
@@ -1079,9 +1080,9 @@ GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *des
 /* Every use of the block must precede this call on the stream, or be on a stream that
    gmlake_record_stream named. That also holds for a block that was never used: if it is freed on
    another stream, that stream has to be ordered behind the point at which the block's own stream
-   got it. NULL is fine. Errors, after which nothing has changed: UNKNOWN_POINTER, DOUBLE_FREE,
-   OUT_OF_HOST_MEMORY (first use of a stream, or in a pool). In a child of fork: OK, and nothing is
-   done. */
+   got it. NULL is fine. Errors, after which the block is what it was: UNKNOWN_POINTER, DOUBLE_FREE,
+   OUT_OF_HOST_MEMORY (first use of a stream, or in a pool; the stream may stay recorded on the
+   block). In a child of fork: OK, and nothing is done. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    OUT_OF_HOST_MEMORY. */
@@ -1298,35 +1299,42 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                                                        request. What else lies in these chunks can
                                                        be seen there, but is not the window's
 
-   gmlk_block    A range of an arena. Blocks tile it: linked by address, no gap. State: FREE, LIVE
-                 (the user's), PIECE (of a window that is live or pending), PENDING (freed, other
-                 streams may still use it), RESERVED (a plan took it, or the small-block reserve),
-                 UNBACKED (addresses without a chunk that may serve), COMMITTED (a buffer's chunk),
-                 GONE (freed, but other processes know it: nobody gets it). Who owns a byte is the
-                 state of its one block. gmlk_put gives it up. gmlk_take takes it and gmlk_grant
-                 writes down for whom; for a window gmlk_pieces_reserve and gmlk_window_own do.
-                 Split and coalesce move its ends.
+   gmlk_block    The record of a range of an arena, in units of 512 bytes. Blocks tile the arena:
+                 linked by address, no gap. State: FREE, LIVE (the user's), PIECE (of a window that
+                 is live or pending), PENDING (freed, other streams may still use it), RESERVED (a
+                 plan took it, or the small-block reserve), UNBACKED (addresses without a chunk that
+                 may serve), COMMITTED (a buffer's chunk), GONE (freed, but other processes know it:
+                 nobody gets it). Who owns a byte is the state of its one block. Free memory gets an
+                 owner by gmlk_take and gmlk_grant; for a window by gmlk_pieces_reserve,
+                 gmlk_window_claim_pieces, and gmlk_grant of the window's record. An owned block
+                 becomes free by gmlk_put. Split and coalesce move a block's ends.
+                 The same record stands for two other things: a range of the addresses for windows
+                 or buffers, in units of chunks, which is LIVE or COMMITTED while one has it; and a
+                 window, whose record is in no tiling (prev and next are NULL).
    tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
                  none is. A stream takes clean memory and its own at once; other memory only once
                  the epoch is complete, or behind a wait. Memory whose epoch is complete becomes
-                 CLEAN when gmlk_refresh or gmlk_look has asked the driver.
+                 CLEAN when gmlk_refresh has asked the driver. Neighbours that are clean or have one
+                 stream's tag are a *run*: the stream may take from it in one piece, so its bins
+                 list it as one *hole*, by the run's first tagged block, its head.
    gmlk_stream   Its open epoch, the last one complete (`done`), and fences (events recorded on it)
                  that cover the epochs closed since. gmlk_stream_fence closes an epoch,
                  gmlk_stream_poll completes some.
-   gmlk_chunk    By slot: the handle, and how many windows and pages map it (map_count). Only who
+   gmlk_chunk    By slot: the handle, and how many windows and buffers map it (map_count). Only who
                  holds driver_lock changes it. What the driver refuses to take back is quarantined:
                  it is counted, offered again, and serves nobody.
-   gmlk_alias    A mapping of chunks beside their homes: a window, or one page of a gmlake_buffer.
-                 LIVE: a user has it. IDLE: still mapped, with the tag of its last use, so that it
-                 may serve again without a driver call. HELD: a window that is mapped and stands in
-                 no list, as it is being granted or dropped. QUARANTINED: the driver refused to
-                 unmap it; it keeps its addresses, and its chunks serve at home, but cannot be
-                 released. The chunks' map_counts are how many aliases map them.
+   gmlk_alias    A mapping of chunks beside their homes: a window, or one page (the addresses of one
+                 chunk) of a gmlake_buffer. EMPTY: not mapped. LIVE: a user has it. IDLE: still
+                 mapped, with the tag of its last use, so that it may serve again without a driver
+                 call. HELD: a window that is mapped, and that no search finds, as it is being
+                 granted or dropped. QUARANTINED: the driver refused to unmap it; it keeps its
+                 addresses, and its chunks serve at home, but cannot be released.
                  An idle alias is unmapped only once its tag is complete: until then work may still
-                 use its addresses. One whose making failed is unmapped at once: nobody got it.
+                 use its addresses (gmlk_evict says why that is enough). One whose making failed is
+                 unmapped at once: nobody got it.
    gmlk_window   An alias over pieces of the arena that lie apart: what stitching makes (the paper's
                  sBlock). Its own record, `self`, is the block that the user has. The states of
-                 both:
+                 both; between gmlk_window_claim_pieces and gmlk_grant the alias is LIVE already:
                     alias        self
                     EMPTY        RESERVED  it is being mapped
                     HELD         RESERVED  it is mapped, and about to be granted
@@ -1340,10 +1348,10 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    gmlk_request  One call while it is served: who asks, where, for how much; what the steps tried
                  so far have found out. It stands on the caller's stack.
    gmlk_plan     What serves a request, and for whom: a range, a window that is there, or pieces for
-                 a new one, which are listed in arena->pieces. It lists the chunks to be created
-                 first. gmlk_plan_commit carries it out: the pieces are RESERVED before the driver
-                 is called, then PIECEs, or FREE again if a call failed. In a dry run (a question:
-                 gmlake_query) it only says what the stream would have to wait for.
+                 a new one, which are listed in arena->pieces. The chunks that it lists have to be
+                 created before. gmlk_plan_commit carries it out: the pieces are RESERVED before the
+                 driver is called, then PIECEs, or FREE again if a call failed. In a dry run (a
+                 question: gmlake_query) it only says what the stream would have to wait for.
    loan          What a graph's pool has free may be lent (>>lend): to requests with
                  GMLAKE_TRANSIENT, which wait on the device for all who used it before.
    gmlk_arena    Home range, tiling, free blocks by tag and size (bins), windows, buffers. A lake
@@ -1351,11 +1359,12 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    gmlake        The arenas, the streams, the index of live blocks by address, and the two locks.
 
    Who changes them: state_lock guards everything above, except the chunks and what else only the
-   holder of driver_lock reads or writes. A call that needs no driver takes state_lock alone. One
-   that does takes driver_lock, plans and reserves under state_lock, releases that, calls the
-   driver, takes it again, and commits. If a call failed it unmaps what it mapped, by one call, and
-   then gives up the pieces that it reserved, the last one first. A wait that is queued stays
-   queued: it only delays work.
+   holder of driver_lock reads or writes. Calls of the driver for events and streams take a moment
+   and are made with state_lock held. Calls for memory take long. A call of the lake that needs none
+   takes state_lock alone. One that does takes driver_lock, plans and reserves under state_lock,
+   releases that, calls the driver, takes it again, and commits. If a call failed it unmaps what it
+   mapped, by one call, and then the pieces that it reserved are free again. A wait that is queued
+   stays queued: it only delays work.
 
    An allocation runs: gmlake_alloc, gmlk_serve, gmlk_request_open, gmlk_fast (best fit,
    split), gmlk_grant, gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries
@@ -1365,9 +1374,9 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
    Order: what the system gives (>>platform); CORE, which is one stream's allocations, frees and
    stitching; REST: several streams, pressure, features, backends, the public functions, the check.
-   A section calls only what stands above it, except the functions that >>forward declares. A
-   number in brackets names an invariant, which stands at the head of its section: [A5] in >>arena.
-   Of those that CORE names, those with B, G, N and Q stand in REST. */
+   A section calls only what stands above it, or what >>forward declares. A number in brackets names
+   an invariant, which stands at the head of its section: [A5] in >>arena. Of those that CORE names,
+   those with B, G, N and Q stand in REST. */
 
 /* ---- SECTIONS (grep -n '---- >>')
      >>platform                 what is chosen at compile time; locks; children of fork
@@ -1476,13 +1485,13 @@ static inline void gmlk_nap(unsigned count) {
 #endif
 }
 
-/* state_lock. Its holder never waits for anything, so a spin lock is enough: it costs one locked
-   instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times, then
-   sleeps for 50 us at a time. Meanwhile the others may take it again and again, as what it
-   guards is in their cache; but not for ever: halfway through its reads, and before each sleep,
-   the waiter counts `wanted`. The thread that unlocks then stands back: it waits a moment for
-   another one to get in, and sleeps as often as that one has slept, 39 times at most. Nobody
-   yields: where other programs are busy, too, a yield takes milliseconds. */
+/* state_lock. Its holder waits for no other thread and no work of the device, so a spin lock is
+   enough: it costs one locked instruction where a mutex costs two. A thread that finds it taken
+   reads it 1,024 times, then sleeps for 50 us at a time. Meanwhile the others may take it again and
+   again, as what it guards is in their cache; but not for ever: halfway through its reads, and
+   before each sleep, the waiter counts `wanted`. The thread that unlocks then stands back: it waits
+   a moment for another one to get in, and sleeps as often as that one has slept, 39 times at most.
+   Nobody yields: where other programs are busy, too, a yield takes milliseconds. */
 #if defined(__GNUC__) && !defined(_WIN32) && !defined(GMLAKE_MUTEX)
 typedef struct gmlk_spinlock {
   unsigned char taken, wanted;
@@ -1734,7 +1743,7 @@ static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t
 /* ---- >>block -----------------------------------------------------------------------------------
    A block is a range of an arena, or of the address space for windows and buffers. The blocks of
    one such range tile it: they are linked by address and leave no gap. Owns the slabs of records.
-   An operation reserves the records that it may need before it changes anything, so it cannot fail
+   An operation gets the records that it may need before it changes anything, so it cannot fail
    half way. >>arena does that, takes a record where it cuts a block, and gives one back where it
    joins two.
 
@@ -1743,7 +1752,8 @@ static int gmlk_host_grow(gmlk_host *host, void *array, size_t *capacity, size_t
 enum {                  /* gmlk_block.state */
        GMLK_UNUSED = 0, /* a record that is in no tiling */
        GMLK_FREE,       /* memory without an owner; it has a tag */
-       GMLK_LIVE,       /* the user's; in a window's own record: the window is live */
+       GMLK_LIVE,       /* the user's; in a window's own record: the window is live; in address
+                           space: a window has it, live or not */
        GMLK_PIECE,      /* part of a window that is live or pending */
        GMLK_PENDING,    /* freed by the user; not free before the streams recorded on it are done */
        GMLK_RESERVED,   /* free memory that a plan took, until it is carried out; the small-block
@@ -1788,7 +1798,7 @@ struct gmlk_block {
     gmlk_link link; /* [free] place in a bin; it is the first field: a link is a block */
     struct {
       gmlk_block *less, *more;
-    } fork; /* [unbacked; free, and second of its run; address space in use] children in a tree */
+    } children; /* [unbacked; free, and second of its run; address space in use] in a tree */
     gmlk_window *window; /* [piece] that it belongs to */
     gmlk_extra *extra;   /* [live, pending, committed] label, recorded streams; NULL: it has none */
   } as;
@@ -1796,8 +1806,8 @@ struct gmlk_block {
   gmlk_block *prev, *next;
   union {
     uint64_t epoch;  /* [free, reserved] of the last use by the tag's stream */
-    uint64_t serial; /* [live, piece, pending, committed; a window's own record] no other ownership
-                        of any block has it */
+    uint64_t serial; /* [live, piece, pending, committed; a window's own record] a new number each
+                        time that a block gets an owner */
     void *owner;     /* [address space in use] the window or buffer */
   } u;
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
@@ -1820,7 +1830,7 @@ typedef struct gmlk_piece { /* a range of grains: a piece of a window, or of a p
 
 enum { /* gmlk_alias.state */
        GMLK_ALIAS_EMPTY = 0,
-       GMLK_ALIAS_HELD, /* a window that is mapped, and out of every list: it is being granted,
+       GMLK_ALIAS_HELD, /* a window that is mapped, and that no search finds: it is being granted,
                                  or dropped */
        GMLK_ALIAS_LIVE, /* a user has it: a live or pending window, a committed page */
        GMLK_ALIAS_IDLE, /* still mapped; its tag is that of the last use through it */
@@ -1829,7 +1839,7 @@ enum { /* gmlk_alias.state */
 };
 
 typedef struct gmlk_alias { /* a mapping beside the chunks' homes: a window, or a buffer's page */
-  struct gmlk_alias *next;  /* list of who holds `driver_lock` */
+  struct gmlk_alias *next;  /* in a list for one operation of who holds `driver_lock` */
   uint64_t address;         /* of the first byte that the user gets, in its first chunk */
   uint64_t epoch;           /* [idle, quarantined] with stream: its tag */
   uint32_t slot;            /* [page] of its chunk; [empty, being committed] of the one to map */
@@ -1841,9 +1851,9 @@ typedef struct gmlk_alias { /* a mapping beside the chunks' homes: a window, or 
 } gmlk_alias;
 
 struct gmlk_window {
-  gmlk_block self; /* [live] the block that the index finds; [idle] as.fork: children in its tree */
+  gmlk_block self; /* [live] the block that the index finds; [idle] it stands in a tree */
   gmlk_alias alias;
-  gmlk_block *va;     /* the slots of address space that it is mapped in */
+  gmlk_block *va;     /* its virtual addresses: the slots that it is mapped in */
   gmlk_piece *pieces; /* piece_count of them; they follow this record in the same allocation */
   uint32_t piece_count;
   int is_known;          /* a capture had it, so a graph knows its addresses; >>lend asks */
@@ -1856,7 +1866,7 @@ struct gmlk_window {
 
 /* The window whose own record this is, or NULL: such a record is in no tiling, so it has no next.
    pre: b is not the edge behind the last block. */
-static inline gmlk_window *gmlk_as_window(const gmlk_block *b) {
+static inline gmlk_window *gmlk_window_from_block(const gmlk_block *b) {
   return b->next ? NULL : (gmlk_window *)(uintptr_t)b;
 }
 
@@ -2115,7 +2125,7 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
    [I2] bucket_count is a power of two, or 0 before the first block.
    [I3] At most 5/8 of the entries are in use: count_max of them.
 
-   O(1) expected. Can fail: gmlk_index_reserve, for lack of host memory. */
+   O(1) expected. Can fail: gmlk_index_ensure, for lack of host memory. */
 
 #define GMLK_BUCKET 4u /* entries */
 #define GMLK_BUCKETS_MIN 16u
@@ -2214,7 +2224,7 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t bucket_c
 }
 
 /* Makes room for one more entry. 0: no host memory. */
-static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
+static inline int gmlk_index_ensure(gmlk_index *index, gmlk_host *host) {
   return index->count < index->count_max ||
          gmlk_index_resize(index, host, gmlk_max(GMLK_BUCKETS_MIN, index->bucket_count * 2));
 }
@@ -2238,36 +2248,37 @@ static inline void gmlk_index_remove(gmlk_index *index, size_t entry) {
    tree is as flat as one built in random order. It has no links to parents: two links fit where a
    block in a bin has its link. Owns these links.
 
-   [T1] What stands below b->as.fork.less comes before b, what stands below more comes behind it.
+   [T1] What stands below b->as.children.less comes before b, what stands below more behind it.
    [T2] No block stands below one of lower rank.
 
    O(log blocks) expected. Cannot fail. */
 
 static uint64_t gmlk_tree_rank(const gmlk_block *b) {
-  const gmlk_window *w = gmlk_as_window(b);
+  const gmlk_window *w = gmlk_window_from_block(b);
   return gmlk_hash(w ? w->number : b->at, 0);
 }
 
 /* Whether it comes before what has this address; of windows, this key and number. */
 static int gmlk_tree_precedes(const gmlk_block *b, uint64_t key, uint64_t number) {
-  const gmlk_window *w = gmlk_as_window(b);
+  const gmlk_window *w = gmlk_window_from_block(b);
   return w ? w->key < key || (w->key == key && w->number < number) : b->at < key;
 }
 
 /* Where to go on from *link in search of b. */
 static gmlk_block **gmlk_tree_side(gmlk_block **link, const gmlk_block *b) {
-  const gmlk_window *w = gmlk_as_window(b);
-  return gmlk_tree_precedes(*link, w ? w->key : b->at, w ? w->number : 0) ? &(*link)->as.fork.more
-                                                                          : &(*link)->as.fork.less;
+  const gmlk_window *w = gmlk_window_from_block(b);
+  return gmlk_tree_precedes(*link, w ? w->key : b->at, w ? w->number : 0)
+             ? &(*link)->as.children.more
+             : &(*link)->as.children.less;
 }
 
 /* `link` is the root; the same below. */
 static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
-  gmlk_block **less = &b->as.fork.less, **more = &b->as.fork.more, *rest;
+  gmlk_block **less = &b->as.children.less, **more = &b->as.children.more, *rest;
   while (*link && gmlk_tree_rank(*link) > gmlk_tree_rank(b)) link = gmlk_tree_side(link, b);
   for (rest = *link; rest;) { /* deals the subtree whose place b takes to b's two sides */
     gmlk_block **below = gmlk_tree_side(&rest, b);
-    gmlk_block ***side = below == &rest->as.fork.more ? &less : &more;
+    gmlk_block ***side = below == &rest->as.children.more ? &less : &more;
     **side = rest;
     *side = below;
     rest = *below;
@@ -2278,12 +2289,12 @@ static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
 
 /* Merges the block's two subtrees into its place. pre: the block is in the tree. */
 static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
-  gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
+  gmlk_block *less = b->as.children.less, *more = b->as.children.more;
   while (*link != b) link = gmlk_tree_side(link, b);
   while (less && more) {
     gmlk_block **above = gmlk_tree_rank(less) > gmlk_tree_rank(more) ? &less : &more;
     *link = *above;
-    link = above == &less ? &less->as.fork.more : &more->as.fork.less;
+    link = above == &less ? &less->as.children.more : &more->as.children.less;
     *above = *link;
   }
   *link = less ? less : more;
@@ -2292,7 +2303,7 @@ static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
 /* The last block that begins at or before `at`, or NULL. */
 static gmlk_block *gmlk_tree_upto(gmlk_block *b, uint32_t at) {
   gmlk_block *found = NULL;
-  for (; b; b = b->at <= at ? b->as.fork.more : b->as.fork.less)
+  for (; b; b = b->at <= at ? b->as.children.more : b->as.children.less)
     if (b->at <= at) found = b;
   return found;
 }
@@ -2304,7 +2315,7 @@ static gmlk_block *gmlk_tree_from(gmlk_block *b, uint64_t key, uint64_t number) 
   while (b) {
     const int is_before = gmlk_tree_precedes(b, key, number);
     if (!is_before) found = b;
-    b = is_before ? b->as.fork.more : b->as.fork.less;
+    b = is_before ? b->as.children.more : b->as.children.less;
   }
   return found;
 }
@@ -2438,27 +2449,26 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
    [F8] Under that flag, only a call that names a stream records on it, as only that call says that
         the stream is still there. The legacy stream is always there.
 
-   Event calls do not block and take about 0.3 us, so they are made with state_lock held. Finding a
-   stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
-   O(streams), except for the legacy stream. Can fail: host memory, for a new stream; event
-   calls. */
+   Event calls take about 0.3 us, so they are made with state_lock held. Finding a stream is O(1)
+   for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always O(streams), except
+   for the legacy stream. Can fail: host memory, for a new stream; event calls. */
 
 /* Stream values that CUDA gives a meaning; NULL is the legacy stream, too. */
 #define GMLK_VALUE_LEGACY ((uintptr_t)1)
 #define GMLK_VALUE_PER_THREAD ((uintptr_t)2)
 
-#define GMLK_FENCES 64u /* the most of a stream; for one more, every second one is given up */
+#define GMLK_FENCES 64u /* the most of a stream; for more, gmlk_stream_thin drops every second */
 
 enum {                 /* gmlk_stream.is_dirty */
        GMLK_DIRTY = 1, /* the open epoch has work that needs a fence */
-       GMLK_AWAITED /* the same, and the host waits for the whole device, which completes it; work
-                          that comes meanwhile makes it GMLK_DIRTY */
+       GMLK_AWAITED    /* the same, and the host waits for the whole device, which completes it. A
+                       free meanwhile makes it GMLK_DIRTY, and so does gmlk_stream_end [F7] */
 };
 
 typedef struct gmlk_fence {
   void *event;
   uint64_t epoch;  /* this epoch, and all before, are complete when the event is */
-  uint64_t serial; /* record_count then; of the oldest one that it stands for */
+  uint64_t serial; /* record_count then; of the oldest event in whose place it is */
 } gmlk_fence;
 
 typedef struct gmlk_stream {
@@ -2643,8 +2653,8 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
    [U2] small.most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
-   stream)) next to clean memory, plus the chunks whose first block changes. Can fail: what reserves
-   host memory (admit, reserve_slots, scratch_reserve, init), and nothing else. */
+   stream)) next to clean memory, plus the chunks whose first block changes. Can fail: what gets
+   host memory (admit, reserve_slots, scratch_ensure, init), and nothing else. */
 
 /* Scratch of >>planner: neighbouring chunks that are wholly free. */
 typedef struct gmlk_whole_chunks {
@@ -2692,7 +2702,7 @@ typedef struct gmlk_area { /* the addresses of an arena, or those for its window
 } gmlk_area;
 
 typedef struct gmlk_space { /* addresses for windows or for buffers */
-  gmlk_block head, tail;    /* edges; it is tiled in slots of chunk_bytes */
+  gmlk_block begin, end;    /* edges; it is tiled in slots of chunk_bytes */
   gmlk_bins *holes;         /* its free ranges; NULL: there are no windows, or no buffers */
   gmlk_block *used;         /* [V3] tree of the others */
   gmlk_area area;
@@ -2730,13 +2740,13 @@ typedef struct gmlk_arena {
   gmlk_block **firsts;   /* [A4] by slot */
   gmlk_chunks chunks;    /* [A5] by slot */
   size_t backed_bytes, backed_bytes_peak; /* of its chunks that are not in quarantine, as of the
-                                             last gmlk_held_sum */
+                                             last gmlk_driver_memory_sum */
   void *scratch;        /* holds the three below, or a gmlk_slots, during one plan */
   size_t scratch_slots; /* that it is large enough for */
   gmlk_whole_chunks *whole;
   gmlk_head_fragment *head_fragments;
   gmlk_piece *pieces;
-  gmlk_block head, tail; /* edges */
+  gmlk_block begin, end; /* edges */
   gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
@@ -2806,7 +2816,7 @@ static int gmlk_is_available(const gmlk_block *b, unsigned stream) {
 }
 
 /* Makes at least `count` unused records. 0: no host memory. */
-static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
+static int gmlk_records_ensure(gmlk_records *records, gmlk_host *host, size_t count) {
   while (records->unused_count < count + records->set_aside) {
     gmlk_slab *slab = (gmlk_slab *)gmlk_host_alloc(host, GMLK_SLAB_BYTES);
     gmlk_block *block;
@@ -2842,7 +2852,7 @@ static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
 }
 
 /* Cuts a block behind its first `grains`. Returns the front; the back is its next. The shorter part
-   gets the new record. pre: one record is reserved. */
+   gets the new record. pre: one record is at hand. */
 static inline gmlk_block *gmlk_block_split(gmlk_records *records, gmlk_block *b, uint32_t grains) {
   const int is_front = grains <= b->grains / 2;
   gmlk_block *part = gmlk_records_take(records), *rest = is_front ? b : part;
@@ -3013,7 +3023,7 @@ static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
 
 /* The paper's Split: cuts a block behind its first `grains`. Returns the front; the back is its
    next. Only the slots of the shorter part get another first block. pre: the block stands in no
-   bin; one record is reserved. */
+   bin; one record is at hand. */
 static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grains) {
   gmlk_block *front = gmlk_block_split(a->records, b, grains);
   gmlk_block *part = front == b ? b->next : front;
@@ -3123,7 +3133,7 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
 
 /* Takes [at, at + grains) out of the free blocks, or the unbacked one, that hold it. The blocks in
    it become reserved, keep tags and epochs, and are not joined. Returns the first of them. pre: the
-   range is free, or unbacked; `first` holds `at`; two records are reserved. */
+   range is free, or unbacked; `first` holds `at`; two records are at hand. */
 static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
                                       uint32_t grains) {
   const unsigned state = first->state;
@@ -3149,9 +3159,9 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   return first;
 }
 
-/* Joins the reserved blocks of a range into one, and gives it an owner that is not the user, and a
-   serial number. */
-static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
+/* Joins the reserved blocks of a range into one, and gives it another state (an owner that is not
+   the user) and a serial number. */
+static gmlk_block *gmlk_join_as(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
   while (first->grains < grains) first = gmlk_join(a, first);
   first->state = (uint8_t)state;
   first->flags = 0;
@@ -3164,7 +3174,7 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 /* Makes [at, at + grains) of a hole one block, to be granted: its state is free or reserved until
    then. is_alone: no other block of a run changes, so only the bins do: a clean block between two
    that are not free; or a block that is its whole hole; or the head of a run behind no clean block,
-   of which something stays. pre: `b` holds `at`; two records are reserved. */
+   of which something stays. pre: `b` holds `at`; two records are at hand. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
@@ -3254,14 +3264,14 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
 /* gmlk_best_fit with alignment: apart, since most requests have none, and go the fast path. */
 static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                      uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  uint32_t own_at = 0, clean_at = 0;
-  gmlk_block *own = stream ? gmlk_best_in(a, stream, stream, grains, align, &own_at) : NULL, *best;
+  uint32_t run_at = 0, clean_at = 0;
+  gmlk_block *run = stream ? gmlk_best_in(a, stream, stream, grains, align, &run_at) : NULL, *best;
   gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
-  if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
-  best = own ? gmlk_run_start(own) : clean;
+  if (clean && (!run || gmlk_hole_less(clean, run))) run = NULL;
+  best = run ? gmlk_run_start(run) : clean;
   if (!best) return NULL;
-  *out_at = own ? own_at : clean_at;
-  *out_hole = own ? own->its.hole : clean->its.hole;
+  *out_at = run ? run_at : clean_at;
+  *out_hole = run ? run->its.hole : clean->its.hole;
   while (best->at + best->grains <= *out_at) best = best->next;
   return best;
 }
@@ -3270,16 +3280,16 @@ static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint3
    block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
 GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                       uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  gmlk_block *own, *clean = NULL, *best;
+  gmlk_block *run, *clean = NULL, *best;
   if (align > 1) return gmlk_best_aligned(a, stream, grains, align, out_at, out_hole);
-  own = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
-  if (a->bins[GMLK_CLEAN]->count && !(own && own->its.hole == grains))
+  run = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
+  if (a->bins[GMLK_CLEAN]->count && !(run && run->its.hole == grains))
     clean = gmlk_best_clean(a, stream, grains);
-  if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
-  best = own ? gmlk_run_start(own) : clean;
+  if (clean && (!run || gmlk_hole_less(clean, run))) run = NULL;
+  best = run ? gmlk_run_start(run) : clean;
   if (!best) return NULL;
   *out_at = best->at;
-  *out_hole = own ? own->its.hole : clean->its.hole;
+  *out_hole = run ? run->its.hole : clean->its.hole;
   return best;
 }
 
@@ -3298,8 +3308,8 @@ static size_t gmlk_scratch_bytes(size_t slots) {
          (slots / 2 + 3) * sizeof(gmlk_piece);
 }
 
-static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host memory */
-  if (a->keeps_apart || a->is_bare) slots *= 2;                /* two entries may touch */
+static int gmlk_scratch_ensure(gmlk_arena *a, size_t slots) { /* 0: no host memory */
+  if (a->keeps_apart || a->is_bare) slots *= 2;               /* two entries may touch */
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -3363,7 +3373,7 @@ static void gmlk_window_leave(gmlk_windows *windows, const gmlk_window *w) {
 }
 
 /* The first window of a tree that has this key and this number or a larger one, or NULL. */
-static gmlk_window *gmlk_window_of(gmlk_block *root, uint64_t key, uint64_t number) {
+static gmlk_window *gmlk_window_with_key(gmlk_block *root, uint64_t key, uint64_t number) {
   gmlk_window *w = (gmlk_window *)(void *)gmlk_tree_from(root, key, number);
   return w && w->key == key ? w : NULL;
 }
@@ -3371,7 +3381,7 @@ static gmlk_window *gmlk_window_of(gmlk_block *root, uint64_t key, uint64_t numb
 /* Ends the waits of windows for a block that is about to be free. */
 static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
-  while ((w = gmlk_window_of(windows->blocked, GMLK_BLOCKED + b->u.serial, 0)) != NULL) {
+  while ((w = gmlk_window_with_key(windows->blocked, GMLK_BLOCKED + b->u.serial, 0)) != NULL) {
     gmlk_window_leave(windows, w);
     gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, w->alias.stream));
   }
@@ -3452,7 +3462,7 @@ static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *
 
 /* ---- >>forward ---------------------------------------------------------------------------------
    What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
-   frees before all else. No other function calls what stands below it. */
+   frees before all else. Every other call of a function goes upwards in the file. */
 
 typedef struct gmlk_request gmlk_request;
 typedef struct gmlk_plan gmlk_plan;
@@ -3479,7 +3489,8 @@ static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gm
    memory CLEAN.
    gmlk_pieces_reserve takes the pieces of a plan from FREE, or PENDING, to RESERVED: from then on
    nobody else finds them. gmlk_pieces_unreserve undoes it. If the requester may wait, its stream is
-   made to wait on the device for what still uses the pieces, and pending blocks among them end.
+   made to wait on the device for what still uses the pieces, and pending blocks among them end:
+   their memory, and a pending window, get the tag of its open epoch, which is behind those waits.
    After an error none is reserved, but waits that were queued stay queued, and blocks that ended
    stay free. */
 static unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
@@ -3528,10 +3539,9 @@ static void gmlk_mock_end_uses(const gmlake *l, uint64_t address, uint64_t bytes
    The lake, which the sections below work on, and its two locks. `driver_lock` is taken first; its
    holder alone creates, maps and unmaps memory, and there is one at a time. `state_lock` is taken
    second and guards every field but those that only the holder of `driver_lock` uses (>>chunks).
-   The holder of `driver_lock` releases state_lock before driver calls and takes it again behind;
-   event and stream calls do not block, so they are made with state_lock held. Owns the locks, the
-   functions that lock and unlock, the records of callbacks, the last error and the messages for the
-   logger.
+   The holder of `driver_lock` releases state_lock before it calls for memory, and takes it again
+   behind. Owns the locks, the functions that lock and unlock, the records of callbacks, the last
+   error and the messages for the logger.
    [K1] A callback that is running has a record in callbacks, on the stack of the thread that runs
         it. */
 
@@ -3568,7 +3578,7 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S5 5u /* not at all */
 
 enum { /* gmlk_request.window_space */
-       GMLK_SPACE_FOUND = 0,
+       GMLK_SPACE_UNKNOWN = 0,
        GMLK_SPACE_IN_USE,   /* no range of addresses is free: it helps to drop windows */
        GMLK_SPACE_TOO_SMALL /* the window needs more than there is in all */
 };
@@ -3700,7 +3710,7 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
 }
 
 /* Adds what an arena has of the driver. What did not go when it fell asleep is quarantined. */
-static void gmlk_held_add(const gmlk_arena *a, gmlake_stats *out) {
+static void gmlk_driver_memory_add(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
   const size_t held = all->backed_count + all->quarantined_count;
   const size_t left = a->sleep == GMLK_ASLEEP ? held : all->quarantined_count;
@@ -3723,10 +3733,10 @@ static gmlk_arena *gmlk_next_arena(const gmlake *l, const gmlk_arena *a) {
 
 #define GMLK_FOR_ARENAS(l, a) for ((a) = gmlk_next_arena(l, NULL); a; (a) = gmlk_next_arena(l, a))
 
-/* Adds up in the statistics what the arenas hold. Others may read them in the middle of a driver's
-   part, so they change at its end, and when a step changed something without the driver. O(arenas).
-   pre: both locks are held. */
-static void gmlk_held_sum(gmlake *l) {
+/* Adds up in the statistics what the arenas have of the driver. Others may read them in the middle
+   of a driver's part, so they change at its end, and when a step changed something without the
+   driver. O(arenas). pre: both locks are held. */
+static void gmlk_driver_memory_sum(gmlake *l) {
   gmlake_stats *s = &l->stats;
   const gmlake_pool *pool;
   gmlk_arena *a;
@@ -3734,11 +3744,12 @@ static void gmlk_held_sum(gmlake *l) {
   s->reserved_bytes = s->stitched_bytes = s->quarantined_bytes = 0;
   s->sleeping_bytes = s->exported_bytes = s->imported_bytes = 0;
   GMLK_FOR_ARENAS(l, a) {
-    gmlk_held_add(a, s);
+    gmlk_driver_memory_add(a, s);
     a->backed_bytes = a->chunks.backed_count * a->chunk_bytes;
     a->backed_bytes_peak = gmlk_max(a->backed_bytes_peak, a->backed_bytes);
   }
-  for (pool = l->released_pools; pool; pool = pool->next_released) gmlk_held_add(&pool->arena, s);
+  for (pool = l->released_pools; pool; pool = pool->next_released)
+    gmlk_driver_memory_add(&pool->arena, s);
   s->reserved_bytes_peak = gmlk_max(s->reserved_bytes_peak, s->reserved_bytes);
   s->stitched_bytes_peak = gmlk_max(s->stitched_bytes_peak, s->stitched_bytes);
 }
@@ -3756,7 +3767,7 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   }
   if (batch->how & GMLK_UNLOCKED) {
     gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-    gmlk_held_sum(l);
+    gmlk_driver_memory_sum(l);
   }
   l->stats.driver_call_count += batch->calls;
   l->stats.driver_ns += batch->ns;
@@ -3803,7 +3814,7 @@ static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
    chunks between are wholly free.
    Costs: for a requester that may not wait O(whole chunks that it takes + runs of one to two chunks
    that hold no whole chunk); else O(slots + blocks of free ranges that touch a chunk's end).
-   pre: scratch is reserved for all slots. Cannot fail. */
+   pre: scratch has room for all slots. Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0) /* no slot, or no grain */
 #define GMLK_END_TRIES 16u       /* so many runs shorter than a chunk whose ends are looked at, */
@@ -4088,6 +4099,9 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
         its address. Buffers have addresses of their own, to which [V1] to [V3] apply as well.
    [V3] The tree of used address space holds these blocks, and nothing else.
 
+   To drop an alias, gmlk_alias_give_up hides a window from searches and lists the alias,
+   gmlk_alias_unmap calls the driver, and gmlk_alias_end writes down what that did: a page is empty,
+   a window's record and addresses are freed by gmlk_window_discard.
    pre: the caller holds `driver_lock`.
    Costs: one map for each chunk, one set_access for each row of neighbours, one unmap for each
    alias. Can fail: the driver; gmlk_va_take, where no free range is as long. */
@@ -4107,7 +4121,7 @@ struct gmlake_buffer {
 };
 
 /* Takes address space for so many chunks of a window or buffer; NULL where no free range is as
-   long. In address space `grains` are chunks. pre: one record reserved. */
+   long. In address space `grains` are chunks. pre: one record is at hand. */
 static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32_t chunks,
                                 const void *owner) {
   gmlk_block *b = gmlk_bins_best(space->holes, chunks);
@@ -4142,7 +4156,7 @@ static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b
 }
 
 /* The window that this alias is. */
-static gmlk_window *gmlk_window_at(gmlk_alias *x) {
+static gmlk_window *gmlk_window_from_alias(gmlk_alias *x) {
   return (gmlk_window *)(void *)((char *)x - offsetof(gmlk_window, alias));
 }
 
@@ -4153,7 +4167,7 @@ static uint32_t gmlk_alias_row(const gmlk_arena *a, const gmlk_alias *x, uint32_
   const gmlk_piece *piece;
   *out_slot = x->slot;
   if (!x->is_window) return i == 0;
-  w = gmlk_window_at((gmlk_alias *)(uintptr_t)x);
+  w = gmlk_window_from_alias((gmlk_alias *)(uintptr_t)x);
   if (i == w->piece_count) return 0;
   piece = &w->pieces[i];
   *out_slot = piece->at >> a->chunk_log;
@@ -4166,7 +4180,7 @@ static int gmlk_alias_is_done(const gmlake *l, const gmlk_alias *x) {
 }
 
 /* Adds `by`, 1 or -1, to the counts of mappings of an alias's chunks [W6]. */
-static void gmlk_alias_count(gmlk_arena *a, const gmlk_alias *x, int by) {
+static void gmlk_alias_count_mappings(gmlk_arena *a, const gmlk_alias *x, int by) {
   uint32_t i, slot, left;
   for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
     for (; left--; slot++) a->chunks.items[slot].map_count += (uint32_t)by;
@@ -4215,8 +4229,8 @@ static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gm
 
 /* ---- writing down what it did ---- */
 
-/* Counts an alias by 1 or -1: as a window, or what it maps as quarantined. */
-static void gmlk_alias_add(const gmlk_arena *a, const gmlk_alias *x, int by, gmlk_mapped *out) {
+/* Adds an alias, or with -1 takes it off: as a window, or what it maps as quarantined. */
+static void gmlk_mapped_add(const gmlk_arena *a, const gmlk_alias *x, int by, gmlk_mapped *out) {
   const size_t bytes = x->chunk_count * a->chunk_bytes * (size_t)by;
   if (x->state == GMLK_ALIAS_QUARANTINED) {
     out->quarantined_bytes += bytes;
@@ -4226,11 +4240,12 @@ static void gmlk_alias_add(const gmlk_arena *a, const gmlk_alias *x, int by, gml
   }
 }
 
-/* An alias becomes another thing: mapped, quarantined, or empty. */
-static void gmlk_alias_become(gmlk_arena *a, gmlk_alias *x, unsigned state) {
-  gmlk_alias_add(a, x, -1, &a->mapped);
+/* Changes what an alias counts as: EMPTY, QUARANTINED, or mapped. HELD, LIVE and IDLE all count as
+   mapped, so a step from one of these to another assigns the state itself. */
+static void gmlk_alias_set_state(gmlk_arena *a, gmlk_alias *x, unsigned state) {
+  gmlk_mapped_add(a, x, -1, &a->mapped);
   x->state = (uint8_t)state;
-  gmlk_alias_add(a, x, 1, &a->mapped);
+  gmlk_mapped_add(a, x, 1, &a->mapped);
 }
 
 /* Frees an unmapped window's record and address space. */
@@ -4243,8 +4258,8 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
    released. A window then stands in no list: gmlk_walk_next finds it by its address space, for
    gmlk_release_poll, which offers it to the driver again. */
 static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
-  gmlk_alias_become(a, x, GMLK_ALIAS_QUARANTINED);
-  if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
+  gmlk_alias_set_state(a, x, GMLK_ALIAS_QUARANTINED);
+  if (x->is_window) gmlk_window_from_alias(x)->self.state = GMLK_UNBACKED;
 }
 
 /* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped: a
@@ -4261,11 +4276,11 @@ static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *lis
     if (!x->mapped) continue;
     x->stream = GMLK_CLEAN;
     x->epoch = 0;
-    gmlk_alias_count(a, x, 1);
-    gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_HELD : GMLK_ALIAS_IDLE);
+    gmlk_alias_count_mappings(a, x, 1);
+    gmlk_alias_set_state(a, x, x->is_window ? GMLK_ALIAS_HELD : GMLK_ALIAS_IDLE);
     if (batch.result) gmlk_alias_quarantine(a, x);
   }
-  gmlk_held_sum(l); /* again: gmlk_batch_end did so before this was written down */
+  gmlk_driver_memory_sum(l); /* again: gmlk_batch_end did so before this was written down */
   *out_ns = batch.ns;
   return batch.result;
 }
@@ -4275,10 +4290,10 @@ static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *lis
 static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t driver_ns,
                            const char *reason) {
   gmlk_window *w;
-  gmlk_alias_count(a, x, -1);
-  gmlk_alias_become(a, x, GMLK_ALIAS_EMPTY);
+  gmlk_alias_count_mappings(a, x, -1);
+  gmlk_alias_set_state(a, x, GMLK_ALIAS_EMPTY);
   if (!x->is_window) return;
-  w = gmlk_window_at(x);
+  w = gmlk_window_from_alias(x);
   if (w->number) {
     l->stats.stitch_evict_count++;
     gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, x->address, w->self.grains * GMLK_GRAIN, driver_ns,
@@ -4291,7 +4306,7 @@ static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t dri
    then on. */
 static void gmlk_alias_give_up(gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
   if (x->is_window && x->state == GMLK_ALIAS_IDLE)
-    gmlk_window_unset_idle(&a->windows, gmlk_window_at(x));
+    gmlk_window_unset_idle(&a->windows, gmlk_window_from_alias(x));
   x->next = *dying;
   *dying = x;
 }
@@ -4315,10 +4330,10 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
     } else if (x->state == GMLK_ALIAS_HELD && batch.has_begun) {
       gmlk_alias_quarantine(a, x);
     } else if (x->state == GMLK_ALIAS_HELD) {
-      gmlk_window_set_idle(&a->windows, gmlk_window_at(x), x->stream, x->epoch);
+      gmlk_window_set_idle(&a->windows, gmlk_window_from_alias(x), x->stream, x->epoch);
     }
   }
-  gmlk_held_sum(l);
+  gmlk_driver_memory_sum(l);
   return batch.result;
 }
 
@@ -4326,19 +4341,18 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
    Finds, makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
    stitched bytes, want of memory), with the chunks under them by gmlk_trim_arena and
    gmlk_return_block in >>grow, for a policy by gmlk_ask_evict in >>research, and in arenas that
-   sleep or close by >>sleep and >>pools. Each operation plans with state_lock held, marks its
-   pieces reserved, releases state_lock, calls the driver, takes state_lock again and commits. An
-   error is undone in reverse. pre, except to reuse: the caller holds `driver_lock`.
+   sleep or close by >>sleep and >>pools. pre, except to reuse: the caller holds `driver_lock`.
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
-/* Makes each reserved piece of a held window one block of its own [W4]. The caller grants it. */
-static void gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
+/* Makes each reserved piece of a held window one block, a PIECE of that window [W4]. The caller
+   grants the window: its record becomes LIVE. */
+static void gmlk_window_claim_pieces(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
   w->alias.state = GMLK_ALIAS_LIVE;
   for (i = 0; i < w->piece_count; i++) {
     gmlk_piece *piece = &w->pieces[i];
-    piece->block = gmlk_own(a, piece->block, piece->grains, GMLK_PIECE);
+    piece->block = gmlk_join_as(a, piece->block, piece->grains, GMLK_PIECE);
     piece->block->as.window = w;
   }
 }
@@ -4349,7 +4363,7 @@ static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester
                                       gmlk_window *w) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->piece_count))
+  if (!gmlk_records_ensure(&l->records, &l->host, 2 * (size_t)w->piece_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_pieces_reserve(l, a, requester, w->pieces, w->piece_count);
   if (result) return result;
@@ -4359,7 +4373,7 @@ static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an idle window has exactly the size";
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->alias.address, w->self.grains * GMLK_GRAIN, 0, r->reason);
-  gmlk_window_own(a, w);
+  gmlk_window_claim_pieces(a, w);
   return GMLAKE_OK;
 }
 
@@ -4378,7 +4392,7 @@ static int gmlk_window_may_serve(const gmlk_streams *streams, const gmlk_request
 
 /* The same of a window in `ready`. If an owned block is in its way, it waits in `blocked` until
    that block is freed. If only free memory of others is, it stays in `ready`: that becomes clean
-   without a free. */
+   without a free. No idle window maps a chunk that was returned: windows go before their chunks. */
 static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
                            gmlk_requester requester, gmlk_window *w) {
   gmlk_block *b;
@@ -4395,23 +4409,24 @@ static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
 /* An idle window of exactly the size that the requester may have, or NULL: the oldest of those that
    its stream used last and clean ones; else the first of the others, by their streams. The first
    loop merges two orders: w goes through the clean ones, `other` through those of the stream. */
-static gmlk_window *gmlk_window_find(const gmlk_streams *streams, const gmlk_request *r,
-                                     gmlk_requester requester) {
+static gmlk_window *gmlk_window_idle_for(const gmlk_streams *streams, const gmlk_request *r,
+                                         gmlk_requester requester) {
   gmlk_block *const *ready = &r->arena->windows.ready;
-  const uint64_t clean = gmlk_ready_key(r->grains, GMLK_CLEAN), own = clean + requester.stream;
-  gmlk_window *w = gmlk_window_of(*ready, clean, 0), *other;
+  const uint64_t clean_key = gmlk_ready_key(r->grains, GMLK_CLEAN),
+                 stream_key = clean_key + requester.stream;
+  gmlk_window *w = gmlk_window_with_key(*ready, clean_key, 0), *other;
   unsigned tries = GMLK_WINDOW_TRIES;
-  other = own > clean ? gmlk_window_of(*ready, own, 0) : NULL;
+  other = stream_key > clean_key ? gmlk_window_with_key(*ready, stream_key, 0) : NULL;
   while ((w || other) && tries--) {
     gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
     const uint64_t key = tried->key, number = tried->number;
     if (gmlk_window_try(streams, r, requester, tried)) return tried;
-    *next = gmlk_window_of(*ready, key, number + 1);
+    *next = gmlk_window_with_key(*ready, key, number + 1);
   }
-  w = (gmlk_window *)(void *)gmlk_tree_from(*ready, clean + 1, 0);
+  w = (gmlk_window *)(void *)gmlk_tree_from(*ready, clean_key + 1, 0);
   for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == r->grains && tries;) {
     const uint64_t key = w->key, number = w->number;
-    const int is_tried = key == own;
+    const int is_tried = key == stream_key;
     if (!is_tried && tries-- && gmlk_window_try(streams, r, requester, w)) return w;
     w = (gmlk_window *)(void *)gmlk_tree_from(*ready, key + (uint64_t)is_tried,
                                               is_tried ? 0 : number + 1);
@@ -4421,13 +4436,13 @@ static gmlk_window *gmlk_window_find(const gmlk_streams *streams, const gmlk_req
 
 /* A window of exactly the size: an idle one, or, if the requester may wait on the device for its
    uses, the oldest that is pending. NULL: there is none. */
-static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
-                                    gmlk_requester requester) {
-  gmlk_window *w = gmlk_window_find(&l->streams, r, requester);
+static gmlk_window *gmlk_window_any_for(const gmlake *l, const gmlk_request *r,
+                                        gmlk_requester requester) {
+  gmlk_window *w = gmlk_window_idle_for(&l->streams, r, requester);
   const gmlk_extra *extra = NULL;
   if (w || requester.may_wait != GMLAKE_DEVICE_WAIT) return w;
   while ((extra = gmlk_pending_next(r->arena, extra)) != NULL) {
-    gmlk_window *pending = gmlk_as_window(extra->block);
+    gmlk_window *pending = gmlk_window_from_block(extra->block);
     if (pending && pending->self.grains == r->grains &&
         gmlk_window_may_serve(&l->streams, r, requester, pending))
       w = pending;
@@ -4435,13 +4450,17 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
   return w;
 }
 
-/* StitchFree, and for lack of memory: drops the windows that are idle longest and whose work
-   is complete, until `bytes` of mappings are dropped. Never waits. Unmapping is
-   safe: the tag was set when the window was freed, to the stream and the epoch then open, so the
-   epoch's end is behind all work that had its address. (Freed with GMLAKE_STREAM_NONE it is clean:
-   the caller has synchronised. What a graph knows never completes.) Whoever took its pieces since
-   then uses them by other addresses; whoever took the window itself gave it a new tag when it was
-   freed again. */
+/* StitchFree, and for lack of memory: drops the windows that are idle longest and whose own tag is
+   complete, until `bytes` of mappings are dropped. Never waits. Unmapping is safe, as then all work
+   that used the window's addresses is complete:
+   - The tag is the stream that the window was freed on, and the epoch then open. The event that
+     ends the epoch comes later, so it is behind all work before the free. (Freed on
+     GMLAKE_STREAM_NONE it is clean: the caller has synchronised. What a graph knows never ends.)
+   - Recorded streams keep a window pending, not idle, until their work is complete. Who ends that
+     early waits for them on the device, and the tag is then of its open epoch.
+   - Who takes the window again has to get each of its pieces, so it comes behind all work of their
+     owners before. Hence the tag that the window gets next covers the one that it had.
+   - Who takes its pieces alone uses them by other addresses. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL;
   gmlk_alias *dying = NULL;
@@ -4477,7 +4496,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   uint32_t i;
   gmlk_window *w;
   *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->piece_count + 1)) return NULL;
+  if (!gmlk_records_ensure(&l->records, &l->host, 2 * (size_t)plan->piece_count + 1)) return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
   *out_result = GMLAKE_OK;
@@ -4526,7 +4545,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
   if (!w) {
-    r->window_space = result ? GMLK_SPACE_FOUND : GMLK_SPACE_IN_USE;
+    r->window_space = result ? GMLK_SPACE_UNKNOWN : GMLK_SPACE_IN_USE;
     return result;
   }
   result = gmlk_pieces_reserve(l, a, plan->requester, w->pieces, w->piece_count);
@@ -4537,7 +4556,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
   result = gmlk_window_make(l, a, w, 1);
   if (result) return result;
   w->is_known = r->is_capture;
-  gmlk_window_own(a, w);
+  gmlk_window_claim_pieces(a, w);
   *out_window = w;
   return GMLAKE_OK;
 }
@@ -4592,9 +4611,9 @@ static gmlake_result gmlk_request_capture(gmlake *l, gmlk_request *r, gmlk_strea
   return GMLAKE_OK;
 }
 
-/* Opens a request: who asks, of which arena, for how much. Reserves the host memory that serving
+/* Opens a request: who asks, of which arena, for how much. Gets the host memory that serving
    needs at its end: to split a block, for the index, for the stream's bins. A slow step that
-   releases state_lock reserves records again, and gmlk_serve_slowly room in the index. */
+   releases state_lock gets records again, and gmlk_serve_slowly room in the index. */
 GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlk_arena *a = desc->pool ? &desc->pool->arena : &l->home;
@@ -4640,8 +4659,8 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   if (l->records.unused_count >= 2 + l->records.set_aside && l->index.count < l->index.count_max &&
       r->requester.stream < a->bins_capacity && a->bins[r->requester.stream])
     return GMLAKE_OK; /* it is there: nearly always */
-  return gmlk_records_reserve(&l->records, &l->host, 2) &&
-                 gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(a, r->requester.stream)
+  return gmlk_records_ensure(&l->records, &l->host, 2) && gmlk_index_ensure(&l->index, &l->host) &&
+                 gmlk_arena_admit(a, r->requester.stream)
              ? GMLAKE_OK
              : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
@@ -4671,19 +4690,19 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left;
    else a window of exactly the size; else a part of that range. But a small block that this would
    cut from the arena's end, or for which there is no range, comes from the small-block reserve.
-   NULL: there is none. pre: two records reserved. */
+   NULL: there is none. pre: two records are at hand. */
 GMLK_INLINE gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
   if ((!b || (hole - r->grains) >> a->chunk_log) && r->may_stitch && a->windows.ready &&
       r->grains >= a->windows.grains_min) {
-    gmlk_window *w = gmlk_window_for(l, r, r->requester);
+    gmlk_window *w = gmlk_window_any_for(l, r, r->requester);
     /* Without waits it fails only for lack of records, which changes nothing: then `b` serves. */
     if (w && !gmlk_window_take(l, r, r->requester, w))
       return gmlk_grant(l, r, &w->self, r->grains, GMLK_S1);
   }
-  if ((!b || at + hole == a->tail.at) && r->grains <= a->small.most && r->align == 1 &&
+  if ((!b || at + hole == a->end.at) && r->grains <= a->small.most && r->align == 1 &&
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
     return gmlk_fast_small(l, r);
   return b ? gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole, 0) : NULL;
@@ -4702,7 +4721,7 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
   gmlake_result result;
   if (l->dry_run) {
     gmlk_dry_run_commit(l, r, plan);
-    *out_block = &a->tail;
+    *out_block = &a->end;
     return GMLAKE_OK;
   }
   if (plan->how == GMLK_REUSE) {
@@ -4719,7 +4738,7 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
     gmlk_evict_if_due(l, a);
     return GMLAKE_OK;
   }
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_records_ensure(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_pieces_reserve(l, a, plan->requester, &plan->range, 1);
   if (result) return result;
   for (b = plan->range.block; b->grains < plan->range.grains;) b = gmlk_join(a, b);
@@ -4728,7 +4747,7 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
 }
 
 /* Plans a window for a request. 0: there are too few pieces, and r->shortfall is set; or no window
-   can be made, perhaps as there are no addresses. pre: scratch is reserved. */
+   can be made, perhaps as there are no addresses. pre: scratch is there. */
 static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
                             gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
@@ -4757,7 +4776,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   gmlake_result result;
   size_t extents;
   GMLAKE_ASSERT(r->arena != NULL);
-  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_scratch_ensure(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   if (l->dry_run) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
@@ -4846,12 +4865,14 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
 }
 
 /* ---- >>free ------------------------------------------------------------------------------------
-   Frees blocks, at once, or once the streams that gmlake_record_stream named have passed the free:
-   until then a block is pending. A free makes no driver call that blocks. What [N4] and [N5] say of
-   pending blocks stands in >>pending. pre: state_lock is held. If there is an observer or a policy,
-   gmlk_free_watched in >>find calls gmlk_free; it asks a policy's `coalesce` before, with
-   state_lock released. Costs: O(1) expected, plus the pieces of a window and the recorded
-   streams, plus an event where one is due. Can fail: a wrong pointer, host memory. */
+   Frees blocks: at once, or once all is complete that the streams which gmlake_record_stream named
+   had queued before the free. Until then a block is pending: each of these uses waits in a queue of
+   its stream, in order of epochs [N4]. A block that other processes know (is_shared) waits for the
+   stream that freed it, too, and then for the return of its chunks [N5]. The calls of the driver
+   are events. pre: state_lock is held. If there is an observer or a policy, gmlk_free_watched in
+   >>find calls gmlk_free; it asks a policy's `coalesce` before, with state_lock released. Costs:
+   O(1) expected, plus the pieces of a window and the recorded streams, plus an event where one is
+   due. Can fail: a wrong pointer, host memory. */
 
 /* A live or pending block becomes free memory with this tag. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
@@ -4864,7 +4885,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
     gmlk_put(a, b, stream, epoch);
     return;
   }
-  w = gmlk_as_window(b);
+  w = gmlk_window_from_block(b);
   for (i = 0; i < w->piece_count; i++) {
     if (w->pieces[i].block->flags & GMLK_IN_THE_WAY)
       gmlk_windows_unblock(&a->windows, w->pieces[i].block);
@@ -4891,7 +4912,7 @@ static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
 /* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
    whose uses need no wait: numbers that serve others by now; streams that are gone and complete;
    and the one on which it is freed, or else was allocated, whose uses come before the free, unless
-   it is shared [N5]. Returns whether others are left. */
+   it is shared [N5]. Returns whether others are left, for which the block has to wait. */
 static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.extra;
   const unsigned own = gmlk_own_stream(l, b);
@@ -4962,16 +4983,16 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
 
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
-/* Notes that the stream freed so much in its open epoch; is_lent: of what a graph knows, or of what
-   was borrowed. Once it has freed enough since its last event, it gets another one; at once, if it
-   may end without the lake being told [F8]. What it frees later is fenced where somebody else needs
-   memory. */
+/* Notes that the stream freed so much in its open epoch; may_be_lent: of what a graph knows, or of
+   what was borrowed. Once it has freed enough since its last event, it gets another one; at once,
+   if it may end without the lake being told [F8]. What it frees later is fenced where somebody else
+   needs memory. */
 static inline void gmlk_note_freed(gmlake *l, const gmlk_arena *a, unsigned stream, size_t bytes,
-                                   int is_lent) {
+                                   int may_be_lent) {
   gmlk_stream *s = l->streams.items[stream];
   s->is_dirty = GMLK_DIRTY;
-  if (!is_lent) s->freed_bytes += bytes;
-  if (s->may_end || (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
+  if (!may_be_lent) s->freed_bytes += bytes;
+  if (s->may_end || (!may_be_lent && l->streams.live_count + l->streams.has_none >= 2 &&
                      s->freed_bytes >= a->chunk_bytes &&
                      s->freed_bytes >= l->stats.reserved_bytes / GMLK_FENCE_SHARE))
     gmlk_fence_now(l, stream, 1);
@@ -4986,7 +5007,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   unsigned stream = 0, own, tag;
   uint64_t epoch;
   size_t bytes, i;
-  int is_used = 0, is_shared, is_lent;
+  int has_to_wait = 0, is_shared, may_be_lent;
   if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
   b = l->index.buckets[entry / GMLK_BUCKET].block[entry % GMLK_BUCKET];
   a = l->arenas[b->arena];
@@ -5012,14 +5033,14 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
   is_shared = extra && extra->is_shared; /* [N5] */
   if (is_shared && stream && !gmlk_extra_add_use(l, b, stream))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
-  if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
+  may_be_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
+  if (may_be_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (extra || l->streams.may_end) is_used = gmlk_uses_end(l, b, stream);
+  if (extra || l->streams.may_end) has_to_wait = gmlk_uses_end(l, b, stream);
   gmlk_index_remove(&l->index, entry);
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->its.slack;
-  if (is_used || is_shared) {
+  if (has_to_wait || is_shared) {
     gmlk_pend(l, b, tag, epoch);
     /* It stays pending till the end of this: gmlk_fence_now may ask what is complete, but only
        gmlk_take_back ends waits. */
@@ -5029,7 +5050,7 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
     gmlk_release_block(l, b, tag, epoch);
     if (extra) gmlk_extra_free(l, extra);
   }
-  if (stream && (tag == stream || is_lent)) gmlk_note_freed(l, a, stream, bytes, is_lent);
+  if (stream && (tag == stream || may_be_lent)) gmlk_note_freed(l, a, stream, bytes, may_be_lent);
   return GMLAKE_OK;
 }
 
@@ -5179,11 +5200,11 @@ static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
   }
 }
 
-static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
-  head->state = GMLK_EDGE;
-  tail->state = GMLK_EDGE;
-  head->next = tail;
-  tail->prev = head;
+static void gmlk_tiling_init(gmlk_block *edge_before, gmlk_block *edge_behind) {
+  edge_before->state = GMLK_EDGE;
+  edge_behind->state = GMLK_EDGE;
+  edge_before->next = edge_behind;
+  edge_behind->prev = edge_before;
 }
 
 /* Takes the last block of a tiling away. */
@@ -5314,11 +5335,11 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
     return 0;
   if (!gmlk_host_resize(a->host, &a->firsts, &firsts, capacity + 1, sizeof(gmlk_block *))) return 0;
   a->slot_capacity = capacity;
-  a->firsts[a->slot_count] = &a->tail;
+  a->firsts[a->slot_count] = &a->end;
   return 1;
 }
 
-/* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
+/* Makes unbacked slots clean free memory. pre: they have handles; two records are at hand. */
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   const uint32_t at = slot << a->chunk_log;
   gmlk_block *b = gmlk_reserve_range(a, gmlk_locate(a, at), at, count << a->chunk_log);
@@ -5333,19 +5354,19 @@ static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
   b->stream = GMLK_CLEAN;
   b->u.epoch = 0;
   (void)gmlk_coalesce(a, b);
-  if (a->tail.prev->state != GMLK_UNBACKED) return;
-  gmlk_unlink_free(a, a->tail.prev);
-  gmlk_tiling_shrink(a->records, &a->tail);
-  a->slot_count = a->tail.at >> a->chunk_log;
-  a->firsts[a->slot_count] = &a->tail;
+  if (a->end.prev->state != GMLK_UNBACKED) return;
+  gmlk_unlink_free(a, a->end.prev);
+  gmlk_tiling_shrink(a->records, &a->end);
+  a->slot_count = a->end.at >> a->chunk_log;
+  a->firsts[a->slot_count] = &a->end;
 }
 
 static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records) {
   a->host = host;
   a->records = records;
-  gmlk_tiling_init(&a->head, &a->tail);
-  gmlk_tiling_init(&a->window_space.head, &a->window_space.tail);
-  gmlk_tiling_init(&a->buffer_space.head, &a->buffer_space.tail);
+  gmlk_tiling_init(&a->begin, &a->end);
+  gmlk_tiling_init(&a->window_space.begin, &a->window_space.end);
+  gmlk_tiling_init(&a->buffer_space.begin, &a->buffer_space.end);
   gmlk_ring_init(&a->pending);
   a->windows.idle_end = &a->windows.idle_first;
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
@@ -5354,8 +5375,8 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
 static void gmlk_space_destroy(const gmlk_arena *a, gmlk_space *space) {
   gmlk_host_free(a->host, space->area.extents, space->area.capacity * sizeof(gmlk_extent));
   gmlk_host_free(a->host, space->holes, sizeof(gmlk_bins));
-  while (space->head.next && space->head.next != &space->tail)
-    gmlk_tiling_shrink(a->records, &space->tail);
+  while (space->begin.next && space->begin.next != &space->end)
+    gmlk_tiling_shrink(a->records, &space->end);
 }
 
 static void gmlk_arena_destroy(gmlk_arena *a) {
@@ -5366,7 +5387,7 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_host_free(a->host, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   gmlk_host_free(a->host, a->area.extents, a->area.capacity * sizeof(gmlk_extent));
-  while (a->head.next && a->head.next != &a->tail) gmlk_tiling_shrink(a->records, &a->tail);
+  while (a->begin.next && a->begin.next != &a->end) gmlk_tiling_shrink(a->records, &a->end);
   gmlk_space_destroy(a, &a->window_space);
   gmlk_space_destroy(a, &a->buffer_space);
 }
@@ -5381,7 +5402,7 @@ typedef struct gmlk_walk { /* over the aliases of an arena */
 static gmlk_walk gmlk_walk_of(const gmlk_arena *a) {
   gmlk_walk walk;
   walk.arena = a;
-  walk.va = a->window_space.head.next;
+  walk.va = a->window_space.begin.next;
   walk.buffer = a->buffers;
   walk.i = 0;
   return walk;
@@ -5391,7 +5412,7 @@ static gmlk_walk gmlk_walk_of(const gmlk_arena *a) {
    come first, in the order of their addresses. An arena that was never opened has none. */
 static gmlk_alias *gmlk_walk_next(gmlk_walk *walk) {
   gmlk_alias *x;
-  while (walk->va && walk->va != &walk->arena->window_space.tail) {
+  while (walk->va && walk->va != &walk->arena->window_space.end) {
     x = walk->va->state == GMLK_LIVE ? &((gmlk_window *)walk->va->u.owner)->alias : NULL;
     walk->va = walk->va->next;
     if (x && x->state) return x;
@@ -5407,8 +5428,8 @@ static gmlk_alias *gmlk_walk_next(gmlk_walk *walk) {
 /* The user's block behind b: live, pending, or a window's own, which comes where its first piece
    is. b NULL: the first. NULL: there are no more. */
 static const gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
-  if (b && gmlk_as_window(b)) b = gmlk_as_window(b)->pieces[0].block;
-  for (b = b ? b->next : a->head.next; b; b = b->next) { /* to the edge, which has no next */
+  if (b && gmlk_window_from_block(b)) b = gmlk_window_from_block(b)->pieces[0].block;
+  for (b = b ? b->next : a->begin.next; b; b = b->next) { /* to the edge, which has no next */
     const gmlk_window *w = b->state == GMLK_PIECE ? b->as.window : NULL;
     if (w && w->pieces[0].block == b) return &w->self;
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
@@ -5555,7 +5576,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, uint32_t need
   gmlake_result opened, result;
   gmlk_batch batch;
   if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2) ||
+  if (!gmlk_records_ensure(&l->records, &l->host, 2) ||
       !gmlk_host_grow(&l->host, &area->extents, &area->capacity, area->count, sizeof(gmlk_extent)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->records.set_aside += 2;
@@ -5583,30 +5604,30 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, uint32_t need
   return GMLAKE_OK;
 }
 
-/* Adds a block at the end of a tiling. pre: one record is reserved. */
-static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
-                                      uint32_t grains, unsigned state) {
+/* Adds a block at the end of a tiling. pre: one record is at hand. */
+static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *edge_behind,
+                                      uint32_t arena, uint32_t grains, unsigned state) {
   gmlk_block *b = gmlk_records_take(records);
   memset(b, 0, sizeof(*b));
   b->arena = arena;
-  b->at = tail->at;
+  b->at = edge_behind->at;
   b->grains = grains;
   b->state = (uint8_t)state;
-  b->next = tail;
-  b->prev = tail->prev;
-  b->prev->next = tail->prev = b;
-  tail->at += grains;
+  b->next = edge_behind;
+  b->prev = edge_behind->prev;
+  b->prev->next = edge_behind->prev = b;
+  edge_behind->at += grains;
   return b;
 }
 
-/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
+/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are at hand. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   uint32_t grains = (count - a->slot_count) << a->chunk_log;
   gmlk_block *b;
   if (count <= a->slot_count) return;
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
+  b = gmlk_tiling_extend(a->records, &a->end, a->number, grains, GMLK_UNBACKED);
   a->slot_count = count;
-  a->firsts[count] = &a->tail;
+  a->firsts[count] = &a->end;
   gmlk_set_first_blocks(a, b, b->at, grains);
   (void)gmlk_coalesce(a, b);
 }
@@ -5622,8 +5643,8 @@ static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t las
   result = gmlk_area_reserve(l, &a->area, last - limit);
   if (result) return result;
   gmlk_arena_extend(a, limit);
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, a->chunk_grains, GMLK_EDGE);
-  a->firsts[++a->slot_count] = &a->tail;
+  b = gmlk_tiling_extend(a->records, &a->end, a->number, a->chunk_grains, GMLK_EDGE);
+  a->firsts[++a->slot_count] = &a->end;
   gmlk_set_first_blocks(a, b, b->at, b->grains);
   return GMLAKE_OK;
 }
@@ -5636,9 +5657,9 @@ static gmlake_result gmlk_space_extend_to(gmlake *l, gmlk_space *space, uint32_t
   if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
   result = gmlk_area_reserve(l, &space->area, slots);
   if (result) return result;
-  if (limit) (void)gmlk_tiling_extend(&l->records, &space->tail, 0, 1, GMLK_EDGE);
+  if (limit) (void)gmlk_tiling_extend(&l->records, &space->end, 0, 1, GMLK_EDGE);
   slots = space->area.limit - limit - (limit != 0);
-  gmlk_bins_insert(space->holes, gmlk_tiling_extend(&l->records, &space->tail, 0, slots, GMLK_FREE),
+  gmlk_bins_insert(space->holes, gmlk_tiling_extend(&l->records, &space->end, 0, slots, GMLK_FREE),
                    slots);
   return GMLAKE_OK;
 }
@@ -5706,7 +5727,7 @@ static void gmlk_fill(gmlake *l, const gmlk_block *b, unsigned byte) {
 static void gmlk_fill_woken(const gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
   if (!(l->desc.flags & GMLAKE_FILL) || a->is_bare) return;
-  for (b = a->head.next; b != &a->tail; b = b->next)
+  for (b = a->begin.next; b != &a->end; b = b->next)
     if (b->state == GMLK_FREE && !gmlk_has_tag(b, GMLK_GRAPH_OWNED))
       memset((void *)(uintptr_t)gmlk_home(a, b->at), GMLAKE_FILL_FREE, b->grains * GMLK_GRAIN);
 }
@@ -6055,13 +6076,13 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_alias *x;
   gmlk_block *b;
   gmlk_small_reserve_end(a);
-  for (b = a->head.next; b != &a->tail; b = b->next)
+  for (b = a->begin.next; b != &a->end; b = b->next)
     if (is_any ? gmlk_is_tagged(b) : gmlk_has_tag(b, from)) b = gmlk_retag(a, b, to);
   while ((x = gmlk_walk_next(&walk)) != NULL) {
     if (x->state != GMLK_ALIAS_IDLE) continue;
     if (is_any ? x->stream == GMLK_GRAPH_OWNED : x->stream != from) continue;
     if (x->is_window)
-      gmlk_window_set_tag(&a->windows, gmlk_window_at(x), to, x->epoch);
+      gmlk_window_set_tag(&a->windows, gmlk_window_from_alias(x), to, x->epoch);
     else
       x->stream = (uint16_t)to;
   }
@@ -6484,7 +6505,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, unsigned 
 }
 
 /* Reserves pieces for the requester, and makes its stream wait on the device for the work that
-   still uses them. On an error they are not reserved. pre: two records are reserved for each piece;
+   still uses them. On an error they are not reserved. pre: two records are at hand for each piece;
    the requester may have them. */
 static gmlake_result gmlk_pieces_reserve(gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                          gmlk_piece *pieces, uint32_t count) {
@@ -6567,7 +6588,7 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
 }
 
 /* Makes records for the pages of [0, count), and for more; 0: no host memory. */
-static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
+static int gmlk_pages_ensure(gmlake *l, gmlake_buffer *b, uint32_t count) {
   uint32_t i = b->page_count;
   size_t capacity = i;
   if (count <= i) return 1;
@@ -6627,7 +6648,7 @@ static void gmlk_buffer_figure(gmlake *l, const gmlake_buffer *b, int by) {
 
 /* Gives a chunk, whose blocks are reserved or owned, to a page. */
 static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
-  block = gmlk_own(a, block, a->chunk_grains, GMLK_COMMITTED);
+  block = gmlk_join_as(a, block, a->chunk_grains, GMLK_COMMITTED);
   block->stream = GMLK_CLEAN;
 }
 
@@ -6651,7 +6672,7 @@ static void gmlk_open_beside(const gmlake *l, const gmlk_arena *a, const gmlk_bl
   uint32_t at, end;
   *out_before = *out_after = 0;
   if (a->keeps_apart || !by) return;
-  if (b != &a->tail) behind = gmlk_behind_clean(b);
+  if (b != &a->end) behind = gmlk_behind_clean(b);
   while (by->may_wait && gmlk_may_take(&l->streams, *by, before)) before = before->prev;
   while (by->may_wait && gmlk_may_take(&l->streams, *by, behind)) behind = behind->next;
   at = before->at + before->grains;
@@ -6673,7 +6694,7 @@ static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32
 static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
                                    uint32_t grains, uint32_t align, uint32_t *out_need) {
   uint32_t tail, none, slot = a->slot_count;
-  gmlk_open_beside(l, a, &a->tail, by, align, &tail, &none);
+  gmlk_open_beside(l, a, &a->end, by, align, &tail, &none);
   *out_need = gmlk_chunks_missing(a, grains, tail);
   if (*out_need <= a->area.limit - gmlk_min(slot, a->area.limit)) return slot;
   *out_need = gmlk_chunks_for(a, grains); /* the free tail is not next to it */
@@ -6757,7 +6778,7 @@ static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots 
   gmlake_result result;
   uint32_t i, end;
   memset(batch, 0, sizeof(*batch));
-  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_records_ensure(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->records.set_aside += records;
   (void)gmlk_batch_begin(l, batch, GMLK_UNLOCKED);
   batch->imports = imports;
@@ -6861,12 +6882,12 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   return GMLAKE_OK;
 }
 
-/* Reserves host memory to list and enter so many more slots. */
-static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
+/* Gets host memory to list and enter so many more slots. */
+static int gmlk_grow_ensure(gmlk_arena *a, uint64_t more) {
   size_t slots = (size_t)(a->slot_count + more);
   if (slots > a->area.limit) /* in another extent */
     slots = (size_t)gmlk_min(a->area.limit + 1 + more, a->area.most);
-  return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
+  return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_ensure(a, slots);
 }
 
 /* S4's Alloc: creates what a request lacks. One contiguous range, if it needs at most one chunk
@@ -6881,8 +6902,7 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, gmlk_requester reques
   gmlake_result result;
   memset(plan, 0, sizeof(*plan));
   for (;; spare--) {
-    if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains)))
-      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (!gmlk_grow_ensure(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     plan->how = GMLK_RANGE;
     plan->slots = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align);
     if (missing && (!plan->slots.count || plan->slots.count > missing + spare)) {
@@ -6958,7 +6978,7 @@ static void gmlk_trim_mark_used(const gmlake *l, gmlk_arena *a, gmlk_requester t
 
 /* Chooses, marks and lists at most so many chunks to return, the highest first: free for the
    trimmer, and used through no window or page. None of an arena that sleeps, or is kept. pre:
-   scratch is reserved for all slots. */
+   scratch has room for all slots. */
 static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                    size_t most) {
   gmlk_slots chosen = gmlk_slots_in(a->scratch);
@@ -6974,7 +6994,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
   return chosen;
 }
 
-/* Reserves the chosen chunks, which are clean. pre: two records are reserved for each. */
+/* Reserves the chosen chunks, which are clean. pre: two records are at hand for each. */
 static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
   for (i = 0; i < slots->count; i++)
@@ -6992,9 +7012,9 @@ static void gmlk_trim_commit(gmlk_arena *a, const gmlk_slots *slots) {
     if (gmlk_chunk_is_backed(&a->chunks, slot)) /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, a->chunk_grains);
     else if (a->chunks.items[slot].is_shared)
-      (void)gmlk_own(a, first, a->chunk_grains, GMLK_GONE);
+      (void)gmlk_join_as(a, first, a->chunk_grains, GMLK_GONE);
     else
-      gmlk_arena_unback(a, gmlk_own(a, first, a->chunk_grains, GMLK_RESERVED));
+      gmlk_arena_unback(a, gmlk_join_as(a, first, a->chunk_grains, GMLK_RESERVED));
   }
 }
 
@@ -7007,10 +7027,10 @@ static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, siz
   gmlk_slots slots;
   gmlake_result result;
   uint32_t i;
-  if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_scratch_ensure(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_trim_choose(l, a, trimmer, (bytes - 1) / a->chunk_bytes + 1);
   if (!slots.count) return GMLAKE_OK;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)slots.count)) {
+  if (!gmlk_records_ensure(&l->records, &l->host, 2 * (size_t)slots.count)) {
     gmlk_trim_forget(a);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
@@ -7037,7 +7057,7 @@ static gmlk_piece gmlk_piece_with(uint32_t at, uint32_t grains) {
 
 /* The ranges of the home arena that a live block is made of. */
 static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, size_t *out_count) {
-  const gmlk_window *w = gmlk_as_window(b);
+  const gmlk_window *w = gmlk_window_from_block(b);
   *whole = gmlk_piece_with(b->at, b->grains);
   *out_count = w ? w->piece_count : 1;
   return w ? w->pieces : whole;
@@ -7069,8 +7089,8 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   gmlk_alias *x;
   uint32_t i;
   int is_used = 0;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
-      !gmlk_scratch_reserve(a, count))
+  if (!gmlk_records_ensure(&l->records, &l->host, 2 * (size_t)count) ||
+      !gmlk_scratch_ensure(a, count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_block_slots(a, extra->block);
   gmlk_trim_mark_used(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT));
@@ -7183,7 +7203,7 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
         result = gmlk_trim_arena(l, a, bytes - released, &released);
       continue;
     }
-    if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (!gmlk_scratch_ensure(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     released += a->chunk_bytes *
                 gmlk_trim_choose(l, a, trimmer, (bytes - released - 1) / a->chunk_bytes + 1).count;
     gmlk_trim_forget(a);
@@ -7203,7 +7223,7 @@ static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_
          (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
 }
 
-/* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
+/* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records at hand. */
 static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
                                      uint32_t grains) {
   if (b->at + b->grains - at >= grains) stream = b->stream; /* else b's run is the stream's */
@@ -7214,7 +7234,7 @@ static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block 
 
 /* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from the
    small-block reserve, if that holds it, or one can be set aside. NULL: there is no free range.
-   pre: two records reserved. */
+   pre: two records are at hand. */
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   const unsigned stream = r->requester.stream;
@@ -7233,7 +7253,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r) {
   }
   while (begins) {
     b = gmlk_best_fit(a, stream, r->grains, 1, &at, &hole);
-    begins = b && at + hole == a->tail.at && gmlk_min(most, hole) / 2 >= r->grains;
+    begins = b && at + hole == a->end.at && gmlk_min(most, hole) / 2 >= r->grains;
     if (!begins || !a->small.reserve) break;
     gmlk_small_reserve_end(a);
   }
@@ -7278,7 +7298,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   const gmlk_arena *a = r->arena;
   const gmlk_block *b;
   gmlk_window *w;
-  for (b = a->head.next; b != &a->tail; b = b->next) {
+  for (b = a->begin.next; b != &a->end; b = b->next) {
     if (!gmlk_is_available(b, r->requester.stream)) continue;
     blocks->home = (void *)(uintptr_t)gmlk_home(a, b->at);
     blocks->bytes = b->grains * GMLK_GRAIN;
@@ -7303,7 +7323,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   gmlake_window_info *windows;
   size_t bytes;
   memset(q, 0, sizeof(*q));
-  for (b = a->head.next; b != &a->tail; b = b->next)
+  for (b = a->begin.next; b != &a->end; b = b->next)
     q->view.block_count += (size_t)gmlk_is_available(b, r->requester.stream);
   for (w = a->windows.idle_first; w; w = w->idle_next) q->view.window_count++;
   bytes = (2 * q->view.block_count + 2) * sizeof(gmlake_piece) +
@@ -7346,7 +7366,7 @@ static gmlk_piece gmlk_piece_of(const gmlk_arena *a, const gmlake_piece *p) {
 static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
-  const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = a->tail.at * GMLK_GRAIN;
+  const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = a->end.at * GMLK_GRAIN;
   const uint64_t offset = gmlk_area_offset(&a->area, home);
   uint32_t end, edge = a->chunk_grains - 1;
   const gmlk_block *b;
@@ -7491,7 +7511,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   gmlake_piece *piece = &q->pieces[q->plan.piece_count];
   gmlk_slots slots;
   gmlake_result result;
-  if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_grow_ensure(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_contiguous(l, a, NULL, count << a->chunk_log, 1);
   if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   slot = slots.items[0];
@@ -7509,7 +7529,7 @@ static gmlake_result gmlk_plan_pieces(gmlk_arena *a, const gmlake_piece *pieces,
   const gmlk_block *last;
   size_t i;
   memset(plan, 0, sizeof(*plan));
-  if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_scratch_ensure(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (i = 0; i < count; i++) {
     const gmlk_piece piece = gmlk_piece_of(a, &pieces[i]);
     gmlk_plan_add(a, plan, piece.at, piece.grains, 0);
@@ -7621,7 +7641,7 @@ static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
   uint32_t at, hole;
   return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
          (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
-         (r->may_stitch && gmlk_window_for(l, r, r->requester));
+         (r->may_stitch && gmlk_window_any_for(l, r, r->requester));
 }
 
 /* Says how a plan would be carried out. What the host waits for is said before. */
@@ -7642,7 +7662,7 @@ static void gmlk_dry_run_commit(const gmlake *l, const gmlk_request *r, const gm
    none, the longest. O(blocks). */
 static gmlk_piece gmlk_range_best(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
                                   uint32_t grains, uint32_t align) {
-  const gmlk_block *b = a->head.next;
+  const gmlk_block *b = a->begin.next;
   unsigned tries = requester.may_wait == GMLAKE_DEVICE_WAIT ? GMLK_RANGE_TRIES : UINT_MAX;
   gmlk_piece best = gmlk_piece_with(0, 0);
   for (;; b = b->next) {
@@ -7651,7 +7671,7 @@ static gmlk_piece gmlk_range_best(const gmlake *l, const gmlk_arena *a, gmlk_req
     if (at < b->at && (best.grains < grains ? b->at - at > best.grains
                                             : b->at - at >= grains && b->at - at < best.grains))
       best = gmlk_piece_with(at, b->at - at);
-    if (b == &a->tail || !--tries) return best;
+    if (b == &a->end || !--tries) return best;
   }
 }
 
@@ -7675,7 +7695,7 @@ static gmlake_wait gmlk_dry_run_wait(const gmlake *l) {
 static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                  uint32_t align, uint64_t chunks) {
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
-  const gmlk_block *b = a->tail.prev;
+  const gmlk_block *b = a->end.prev;
   uint64_t most = gmlk_range_best(l, a, requester, GMLK_GRAINS_MAX, align).grains;
   uint32_t at, slot;
   chunks += gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
@@ -7738,9 +7758,9 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
 
 /* S1 and S2 again. */
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_records_ensure(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (l->dry_run)
-    *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
+    *out_block = gmlk_is_fast(l, r) ? &r->arena->end : NULL;
   else
     *out_block = gmlk_fast(l, r);
   return GMLAKE_OK;
@@ -7759,7 +7779,7 @@ static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requeste
                            gmlk_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   plan->requester = requester;
-  if (r->may_stitch && requester.may_wait) plan->window = gmlk_window_for(l, r, requester);
+  if (r->may_stitch && requester.may_wait) plan->window = gmlk_window_any_for(l, r, requester);
   if (!plan->window) {
     plan->range = gmlk_range_best(l, r->arena, requester, r->grains, r->align);
     if (plan->range.grains >= r->grains) plan->hole = plan->range.grains;
@@ -7799,7 +7819,7 @@ static gmlake_result gmlk_dry_run_growth(gmlake *l, gmlk_request *r, gmlk_reques
   result = gmlk_grow(l, r, is_host ? requester : r->requester, &plan);
   if (result) return result;
   if (wait && plan.how == GMLK_STITCH) l->dry_run->answer.wait = wait;
-  *out_block = &a->tail;
+  *out_block = &a->end;
   return GMLAKE_OK;
 }
 
@@ -7926,7 +7946,7 @@ static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block
   if (!is_served && may_grow)
     is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
   l->dry_run->answer.new_bytes = count * a->chunk_bytes;
-  if (is_served) *out_block = &a->tail;
+  if (is_served) *out_block = &a->end;
   return GMLAKE_OK;
 }
 
@@ -7947,7 +7967,7 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
-  r->window_space = GMLK_SPACE_FOUND;
+  r->window_space = GMLK_SPACE_UNKNOWN;
   if (!result) result = gmlk_try_stitch(l, r, r->requester, out_block);
   if (!may_grow || result || *out_block) return result;
   missing = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
@@ -7999,7 +8019,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   memset(&info, 0, sizeof(info));
   asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
   if (gmlk_is_fatal(asked)) return asked;
-  for (b = a->head.next; b != &a->tail; b = b->next) {
+  for (b = a->begin.next; b != &a->end; b = b->next) {
     const int is_available = gmlk_is_available(b, r->requester.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_block(b)->state == GMLK_PENDING;
     const int is_memory = b->state < GMLK_UNBACKED;
@@ -8013,7 +8033,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   info.elsewhere_bytes =
       l->stats.reserved_bytes - info.free_bytes - info.pending_bytes - info.live_here_bytes;
   memset(&supply, 0, sizeof(supply));
-  if (gmlk_scratch_reserve(a, a->slot_count))
+  if (gmlk_scratch_ensure(a, a->slot_count))
     gmlk_supply_scan(a, &l->streams, r->requester, r->grains, r->align, &supply);
   info.stitchable_bytes = gmlk_supply_sum(a, 0, &supply) * GMLK_GRAIN;
   info.hole_bytes = info.free_bytes - gmlk_min(info.free_bytes, info.stitchable_bytes);
@@ -8052,7 +8072,7 @@ static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block
   size_t released = 0;
   unsigned step;
   for (step = 0; !gmlk_is_fatal(result); step++) {
-    r->window_space = GMLK_SPACE_FOUND;
+    r->window_space = GMLK_SPACE_UNKNOWN;
     result = gmlk_decide(l, r, out_block);
     if (!gmlk_is_shortage(result)) return result;
     if (step == GMLK_ASK_STEPS && !r->error) return gmlk_report_oom(l, r, result);
@@ -8183,7 +8203,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
     return result;
   }
   GMLAKE_ASSERT(*out_block);
-  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
+  if (gmlk_index_ensure(&l->index, &l->host)) return GMLAKE_OK;
   l->stats.state_count[GMLK_S5 - 1]++;
   gmlk_ungrant(l, r, *out_block);
   *out_block = NULL;
@@ -8216,7 +8236,7 @@ static gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address, gmlake_buffer
     if (w && address - w->alias.address < w->self.grains * GMLK_GRAIN) return &w->self;
     buffer = (gmlake_buffer *)gmlk_find_mapped(&a->buffer_space, address);
     if (buffer && buffer->lake) *out_buffer = buffer;
-    if (offset >= a->tail.at * GMLK_GRAIN) continue;
+    if (offset >= a->end.at * GMLK_GRAIN) continue;
     b = gmlk_locate(a, (uint32_t)(offset / GMLK_GRAIN));
     if (b->state == GMLK_PIECE) return &b->as.window->self;
     return b->state >= GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
@@ -8352,7 +8372,7 @@ static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
 }
 
 /* Gives the arena a host copy of so many bytes at least. */
-static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
+static gmlake_result gmlk_host_copy_ensure(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_host_copies *all = &a->host_copies;
   gmlk_batch batch;
   gmlake_result result;
@@ -8425,7 +8445,7 @@ static int gmlk_is_kept(const gmlk_block *b) {
    memory. */
 static int gmlk_copies_list(gmlk_arena *a) {
   const gmlake_buffer *buffer = a->is_bare ? a->buffers : NULL;
-  const gmlk_block *b = a->head.next, *end;
+  const gmlk_block *b = a->begin.next, *end;
   uint64_t offset = 0;
   int is_listed = 1;
   uint32_t i;
@@ -8434,8 +8454,8 @@ static int gmlk_copies_list(gmlk_arena *a) {
       if (gmlk_is_committed(buffer, i))
         is_listed = gmlk_copies_add(a, &offset, buffer->pages[i].address,
                                     buffer->pages[i].slot << a->chunk_log, a->chunk_grains);
-  for (; b != &a->tail && !a->is_bare && is_listed; b = end) {
-    for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
+  for (; b != &a->end && !a->is_bare && is_listed; b = end) {
+    for (end = b->next; gmlk_is_kept(b) && end != &a->end && gmlk_is_kept(end);) end = end->next;
     if (gmlk_is_kept(b))
       is_listed = gmlk_copies_add(a, &offset, gmlk_home(a, b->at), b->at, end->at - b->at);
   }
@@ -8447,9 +8467,9 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
   const gmlk_block *b;
   size_t bytes = 0;
   gmlake_result result;
-  for (b = a->head.next; b != &a->tail; b = b->next)
+  for (b = a->begin.next; b != &a->end; b = b->next)
     bytes += gmlk_is_kept(b) ? b->grains * GMLK_GRAIN : 0;
-  result = gmlk_host_copy_reserve(l, a, bytes);
+  result = gmlk_host_copy_ensure(l, a, bytes);
   if (result) return result;
   return gmlk_copies_list(a) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
@@ -8458,8 +8478,8 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
 static void gmlk_copies_prune(gmlk_arena *a) {
   size_t i, kept = 0;
   for (i = 0; i < a->copies.count; i++) {
-    const int is_behind = a->copies.items[i].at >= a->tail.at; /* the arena's end has moved */
-    const gmlk_block *b = is_behind ? &a->tail : gmlk_locate(a, a->copies.items[i].at);
+    const int is_behind = a->copies.items[i].at >= a->end.at; /* the arena's end has moved */
+    const gmlk_block *b = is_behind ? &a->end : gmlk_locate(a, a->copies.items[i].at);
     if (!is_behind && b->state != GMLK_UNBACKED && (b->state == GMLK_COMMITTED || !a->is_bare))
       a->copies.items[kept++] = a->copies.items[i];
   }
@@ -8600,7 +8620,7 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
       const int is_free = b->state == GMLK_FREE;
       for (first = b, b = b->next; is_free && b->at < end && b->state == GMLK_FREE;) b = b->next;
       stop = (uint32_t)gmlk_min(b->at, end);
-      if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
+      if (!is_free || !gmlk_records_ensure(&l->records, &l->host, 2)) continue;
       first = gmlk_reserve_range(a, first, at, stop - at);
       for (b = first; b->at < stop; b = b->next)
         if (b->stream == from) {
@@ -8842,13 +8862,13 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
-  const gmlk_block *va = a->window_space.head.next, *b;
+  const gmlk_block *va = a->window_space.begin.next, *b;
   for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) gmlk_extra_free(l, b->as.extra);
-  for (b = a->head.next; b; b = b->next) /* of chunks of buffers that were exported */
+  for (b = a->begin.next; b; b = b->next) /* of chunks of buffers that were exported */
     if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.extra);
   gmlk_copies_drop(l, a);
   gmlk_host_free(&l->host, a->host_copies.items, a->host_copies.capacity * sizeof(void *));
-  for (; va && va != &a->window_space.tail; va = va->next) {
+  for (; va && va != &a->window_space.end; va = va->next) {
     gmlk_window *w = va->state == GMLK_LIVE ? (gmlk_window *)va->u.owner : NULL;
     if (w) gmlk_host_free(&l->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
   }
@@ -8971,7 +8991,7 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
     const gmlk_used *user = &a->pool->loan.users[i];
     if (!gmlk_tag_done(&l->streams, user->stream, user->epoch)) return 0;
   }
-  for (b = a->head.next; b != &a->tail; b = b->next)
+  for (b = a->begin.next; b != &a->end; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
   while ((x = gmlk_walk_next(&walk)) != NULL)
     if (x->state == GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED && !gmlk_alias_is_done(l, x))
@@ -9205,7 +9225,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
     if (!page || page->state != GMLK_ALIAS_IDLE ||
         (wanted_slot != GMLAKE_ANY_CHUNK && wanted_slot != page->slot) ||
         !gmlk_slot_suits(l, a, page->slot, requester) || /* two may map one chunk */
-        !gmlk_records_reserve(&l->records, &l->host, 2))
+        !gmlk_records_ensure(&l->records, &l->host, 2))
       break;
     (void)gmlk_reserve_range(a, a->firsts[page->slot], page->slot << a->chunk_log, a->chunk_grains);
   }
@@ -9241,7 +9261,7 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
 /* Takes the chunk in a slot for a requester, whose stream may have to wait on the device. */
 static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, uint32_t slot) {
   gmlk_piece piece = gmlk_piece_with(slot << a->chunk_log, a->chunk_grains);
-  if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_reserve(&l->records, &l->host, 2) ||
+  if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_ensure(&l->records, &l->host, 2) ||
       gmlk_pieces_reserve(l, a, requester, &piece, 1))
     return 0;
   gmlk_page_commit(a, piece.block);
@@ -9331,7 +9351,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
   gmlk_alias *list = NULL;
   uint64_t ns;
   gmlake_result result = GMLAKE_OK;
-  if (!gmlk_pages_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_pages_ensure(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
   if (!result) result = gmlk_buffer_share(l, a, change->to - change->from - committed);
@@ -9363,7 +9383,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     if (tries == 3 && a->destroyed_count) result = gmlk_wait_for_others(l);
     if (tries % 2 && !result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
-    if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (!gmlk_records_ensure(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, b);
   }
   if (!*out_va && result && result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) return result;
@@ -9612,7 +9632,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   uint32_t i;
   if (result) return result;
   GMLAKE_ASSERT(a);
-  if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_scratch_ensure(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = b ? gmlk_block_slots(a, b) : gmlk_slots_in(a->scratch);
   for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->pages[i].slot);
   *out_count = slots.count;
@@ -9637,7 +9657,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
       owner->as.extra = NULL;
     }
   }
-  gmlk_held_sum(l);
+  gmlk_driver_memory_sum(l);
   if (buffer) buffer->is_busy = 0;
   return result;
 }
@@ -9674,11 +9694,11 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_block *b;
   gmlk_batch batch;
   gmlake_result result;
-  if (!gmlk_grow_reserve(a, count) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
+  if (!gmlk_grow_ensure(a, count) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, count); /* that is: the first so many */
   result = gmlk_slots_fill(l, a, &slots, handles, &batch);
-  if (!result && !gmlk_index_reserve(&l->index, &l->host)) /* state_lock was released before */
+  if (!result && !gmlk_index_ensure(&l->index, &l->host)) /* state_lock was released before */
     result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (result) gmlk_extra_free(l, extra);
   if (result && batch.calls && !l->lost && !strcmp(batch.call, "import_handle")) {
@@ -9756,7 +9776,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 static void gmlk_pool_set_sleep(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) a->sleep = sleep;
-  if (sleep != GMLK_ASLEEP) gmlk_held_sum(l);
+  if (sleep != GMLK_ASLEEP) gmlk_driver_memory_sum(l);
 }
 
 /* Adds up what a pool's arenas hold, in fields of the statistics. */
@@ -9764,7 +9784,7 @@ static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   gmlake_stats sum;
   const gmlk_arena *a;
   memset(&sum, 0, sizeof(sum));
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_held_add(a, &sum);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_driver_memory_add(a, &sum);
   return sum;
 }
 
@@ -9857,7 +9877,7 @@ static void gmlk_aliases_forget(gmlake *l, gmlk_arena *a) {
     next = x->next;
     gmlk_alias_end(l, a, x, 0, "it was freed while its pool slept");
   }
-  gmlk_held_sum(l);
+  gmlk_driver_memory_sum(l);
 }
 
 /* Waits, gives up what needs no memory after waking, and gets host memory for what is kept. Idle
@@ -9922,12 +9942,12 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
     gmlk_block *first;
     if (!a->chunks.items[slot].is_asleep ||
         !gmlk_slot_suits(l, a, slot, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT)) ||
-        !gmlk_records_reserve(&l->records, &l->host, 2))
+        !gmlk_records_ensure(&l->records, &l->host, 2))
       continue;
     first = gmlk_reserve_range(a, a->firsts[slot], slot << a->chunk_log, grains);
     gmlk_chunk_end_sleep(&a->chunks, slot);
     a->chunks.items[slot].is_known = 0;
-    gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
+    gmlk_arena_unback(a, gmlk_join_as(a, first, grains, GMLK_RESERVED));
   }
 }
 
@@ -9976,7 +9996,7 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
     gmlk_slots_forget(l, a);
     gmlk_copies_prune(a);
   }
-  gmlk_held_sum(l);
+  gmlk_driver_memory_sum(l);
   bytes = gmlk_pool_chunks(l, pool).sleeping_bytes;
   r = gmlk_request_of(gmlk_pool_first_arena(l, pool), 0, bytes);
   for (;;) {
@@ -10054,7 +10074,7 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
   if (gmlk_return_others(l, home, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT) ||
-      !gmlk_scratch_reserve(home, home->slot_count))
+      !gmlk_scratch_ensure(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &l->dry_run->headroom);
@@ -10074,7 +10094,7 @@ static int gmlk_dry_run_begin(gmlake *l, gmlk_dry_run *dry_run) {
     a->small.was_at = a->small.reserve ? a->small.reserve->at : 0;
     a->small.was_grains = a->small.reserve ? a->small.reserve->grains : 0;
   }
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count)) return 0;
+  if (!gmlk_records_ensure(&l->records, &l->host, 2 * l->arena_count)) return 0;
   l->dry_run = dry_run;
   return 1;
 }
@@ -10165,7 +10185,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const size_t chunk = a->chunk_bytes;
   const gmlake_buffer *buffer;
   const gmlk_block *b;
-  gmlk_held_add(a, out);
+  gmlk_driver_memory_add(a, out);
   for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
     const size_t bytes = b->grains * GMLK_GRAIN;
     if (b->state == GMLK_PENDING) out->pending_bytes += bytes;
@@ -10208,7 +10228,7 @@ static gmlake_result gmlk_reserve(gmlake *l, gmlake_pool *pool, size_t bytes, gm
   if (result) return result;
   want = gmlk_min(want - held, (size_t)gmlk_creatable(l, a, &headroom));
   if (!want) return GMLAKE_OK;
-  if (!gmlk_grow_reserve(a, want)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_grow_ensure(a, want)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, (uint32_t)want);
   return slots.count ? gmlk_grow_slots(l, &r, &slots) : GMLAKE_OK;
 }
@@ -10307,7 +10327,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   const gmlk_arena *a = l->arenas[b->arena];
   const gmlk_extra *extra;
   gmlake_map_entry e = gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), b->grains * GMLK_GRAIN);
-  if (gmlk_as_window(b)) e.piece_count = gmlk_as_window(b)->piece_count;
+  if (gmlk_window_from_block(b)) e.piece_count = gmlk_window_from_block(b)->piece_count;
   if (gmlk_user_block(b)->state == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
   if (b->state == GMLK_PIECE) {
     e.kind = GMLAKE_KIND_PIECE;
@@ -10469,14 +10489,14 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
       gmlk_show_tag(l, b->stream, b->u.epoch, &e);
     gmlk_map_add(map, &e);
   }
-  for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
+  for (b = a->begin.next; b != &a->end && !a->is_bare; b = b->next) {
     if (b->state >= GMLK_UNBACKED || b->state == GMLK_COMMITTED) continue;
     e = gmlk_show_block(l, b);
     gmlk_map_add(map, &e);
   }
-  for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
+  for (b = a->buffer_space.begin.next; b != &a->buffer_space.end; b = b->next)
     if (b->state == GMLK_COMMITTED) gmlk_map_buffer((const gmlake_buffer *)b->u.owner, map);
-  for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
+  for (b = a->window_space.begin.next; b != &a->window_space.end; b = b->next) {
     if (b->state == GMLK_LIVE) gmlk_map_window(l, (gmlk_window *)b->u.owner, map);
   }
 }
@@ -13249,7 +13269,7 @@ static gmlake_result gmlk_lake_init(gmlake *l) {
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
                      "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA 12 "
                      "has); leave it out, and forget streams before they end");
-  if (!gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
+  if (!gmlk_index_ensure(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (l->desc.peer_count) {
     l->driver.peer_count = l->desc.peer_count;
@@ -14014,7 +14034,7 @@ static void gmlk_check_alias(gmlk_checker *c, const gmlk_alias *x) {
   gmlk_expect(c, chunks == x->chunk_count, "W2: a window maps more or fewer chunks");
   if (x->state == GMLK_ALIAS_IDLE)
     gmlk_check_tag(c, x->stream, x->epoch, "F1, B2: an alias's tag is of an epoch to come");
-  gmlk_alias_add(c->a, x, 1, &c->found_mapped);
+  gmlk_mapped_add(c->a, x, 1, &c->found_mapped);
 }
 
 /* [W1] to [W4]: pieces that lie in the arena and add up; those of a live window are its own. */
@@ -14026,7 +14046,7 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
     const gmlk_block *b = s->block;
     gmlk_expect(c, !i || !((s->at | end) & (a->chunk_grains - 1)), "W1: pieces meet in a chunk");
     end = s->at + s->grains;
-    gmlk_expect(c, s->at < end && end <= a->tail.at, "W2: a piece is not in the arena");
+    gmlk_expect(c, s->at < end && end <= a->end.at, "W2: a piece is not in the arena");
     gmlk_expect(c, !is_live || (b->as.window == w && b->at == s->at && b->grains == s->grains),
                 "W4: a live window's piece is not its own");
     grains += s->grains;
@@ -14101,24 +14121,24 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlk_block *va) {
 }
 
 /* [A1], [V1]: linked blocks tile [0, end) between the edges. */
-static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
-                             uint32_t end, const char *text) {
-  const gmlk_block *b = head->next;
+static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *edge_before,
+                             const gmlk_block *edge_behind, uint32_t end, const char *text) {
+  const gmlk_block *b = edge_before->next;
   uint32_t at = 0;
-  for (; b && b != tail && b->prev->next == b && b->at == at && b->grains; b = b->next) {
+  for (; b && b != edge_behind && b->prev->next == b && b->at == at && b->grains; b = b->next) {
     at += b->grains;
     c->records++;
   }
-  return gmlk_expect(c, b == tail && b->prev->next == b && at == end && b->at == end, text);
+  return gmlk_expect(c, b == edge_behind && b->prev->next == b && at == end && b->at == end, text);
 }
 
 /* [V1] to [V3]: addresses for windows or for buffers, and what has them. */
 static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_windows) {
   const uint32_t end = space->area.limit;
-  const gmlk_block *va = space->head.next;
-  if (!gmlk_check_tiling(c, &space->head, &space->tail, end, "V1: blocks do not tile the space"))
+  const gmlk_block *va = space->begin.next;
+  if (!gmlk_check_tiling(c, &space->begin, &space->end, end, "V1: blocks do not tile the space"))
     return;
-  for (; va != &space->tail && !c->broken; va = va->next) {
+  for (; va != &space->end && !c->broken; va = va->next) {
     const int is_free = va->state == GMLK_FREE, is_used = !is_free && va->state != GMLK_EDGE;
     c->listed += is_free || is_used;
     gmlk_expect(c, !is_free || (va->its.hole == va->grains && va->next->state != GMLK_FREE),
@@ -14200,7 +14220,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   uint32_t slot;
   for (slot = 0; slot < all->capacity; slot++) {
     const gmlk_chunk *chunk = &all->items[slot];
-    const gmlk_block *b = slot < a->slot_count ? a->firsts[slot] : &a->tail;
+    const gmlk_block *b = slot < a->slot_count ? a->firsts[slot] : &a->end;
     const int is_backed = b->state < GMLK_UNBACKED;
     const int is_lost = chunk->is_quarantined, is_held = chunk->handle && !is_lost;
     gmlk_expect(c, (is_held || chunk->is_asleep) == is_backed, "A5: a handle and a state differ");
@@ -14228,9 +14248,9 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   size_t i;
   c->a = a;
   memset(&c->found_mapped, 0, sizeof(c->found_mapped));
-  if (!gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena")) return;
-  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) gmlk_check_block(c, b);
-  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail, "A4: the end is wrong");
+  if (!gmlk_check_tiling(c, &a->begin, &a->end, end, "A1: blocks do not tile the arena")) return;
+  for (b = a->begin.next; b != &a->end && !c->broken; b = b->next) gmlk_check_block(c, b);
+  gmlk_expect(c, a->firsts[a->slot_count] == &a->end, "A4: the end is wrong");
   gmlk_check_space(c, &a->window_space, 1);
   gmlk_check_space(c, &a->buffer_space, 0);
   gmlk_check_chunks(c);
@@ -14272,7 +14292,7 @@ static void gmlk_check_totals(gmlk_checker *c) {
               "N1, N4, N5: lists or queues have more or fewer pending blocks");
   gmlk_expect(c, !c->uses && !c->captures, "F5, F7: uses or captures do not add up");
   for (pool = l->released_pools; pool; pool = pool->next_released)
-    gmlk_held_add(&pool->arena, &c->found);
+    gmlk_driver_memory_add(&pool->arena, &c->found);
   (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
   gmlk_expect(c, l->index.count == c->found.live_count, "I1: the index has more than live blocks");
   gmlk_expect(c, l->index.count <= l->index.count_max, "I3: the index is too full");

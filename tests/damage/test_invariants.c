@@ -74,15 +74,15 @@ static void the_lake(void) {
   gmlk_block *b = block_of('b');
   const size_t entry = gmlk_index_find(&lake->index, w.blocks[1].at);
   gmlk_block **index = &lake->index.buckets[entry / GMLK_BUCKET].block[entry % GMLK_BUCKET];
-  breaks(a->tail.at, 1, "A1: blocks do not tile the arena");
+  breaks(a->end.at, 1, "A1: blocks do not tile the arena");
   breaks(b->grains, b->grains + 1, "A1: blocks do not tile the arena");
   breaks(b->prev, b, "A1: blocks do not tile the arena");
   breaks(b->state, GMLK_IDLE, "A1: a block is in a state that does not last");
-  breaks(*index, a->head.next, "I1: the index is not of the live blocks");
-  breaks(a->firsts[0], a->head.next->next, "A4: a slot's first block is wrong");
+  breaks(*index, a->begin.next, "I1: the index is not of the live blocks");
+  breaks(a->firsts[0], a->begin.next->next, "A4: a slot's first block is wrong");
   breaks(a->firsts[a->slot_count], b, "A4: the end is wrong");
   breaks(a->free_grains, a->free_grains + 1, "A6: a count of free");
-  breaks(a->small.reserve, a->tail.prev, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
+  breaks(a->small.reserve, a->end.prev, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   breaks(a->destroyed_count, 1, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   fake.at = 1;
   fake.next = &fake;
@@ -90,7 +90,7 @@ static void the_lake(void) {
   breaks(a->bins[GMLK_CLEAN]->second_blocks, &fake,
          "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   breaks(a->window_space.used, &fake, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
-  breaks(a->window_space.tail.at, 1, "V1: blocks do not tile the space");
+  breaks(a->window_space.end.at, 1, "V1: blocks do not tile the space");
   breaks(a->mapped.window_count, 1, "L1: a count of windows, or of what is");
   breaks(lake->records.unused_count, 1, "R1: a record is lost");
 }
@@ -195,7 +195,7 @@ static void recorded_streams(void) {
 /* ---- Free memory ----------------------------------------------------------------------------- */
 
 static void bins(void) {
-  gmlk_block *b = lake->home.head.next;
+  gmlk_block *b = lake->home.begin.next;
   gmlk_bins *clean = lake->home.bins[GMLK_CLEAN];
   const unsigned bin = gmlk_bin_of(b->its.hole);
   is(b->state == GMLK_FREE);
@@ -224,23 +224,23 @@ static void bins(void) {
 /* A gap of one chunk between two blocks, and what is set aside for small ones behind. */
 static void gaps(void) {
   gmlk_block *gap = lake->home.gaps;
-  is(gap->state == GMLK_UNBACKED && !gap->as.fork.less && !gap->as.fork.more);
+  is(gap->state == GMLK_UNBACKED && !gap->as.children.less && !gap->as.children.more);
   breaks(gap->its.hole, gap->its.hole * 2, "A7: a gap is not found");
   breaks(lake->home.gaps, NULL, "A7: a gap is not found");
 }
 
 /* A run of a stream's and clean memory, its second block, and one more. */
 static void runs(void) {
-  gmlk_block *lead = lake->home.head.next, **root = &lake->home.bins[lead->stream]->second_blocks;
+  gmlk_block *lead = lake->home.begin.next, **root = &lake->home.bins[lead->stream]->second_blocks;
   is(lead->its.hole == 6 * C / 512 && *root == lead->next->next);
   breaks(lead->its.hole, lead->grains, "A3: a hole's size is wrong");
   breaks(*root, NULL, "A3: a run's second block is not in the tree");
-  is(!lead->prev->as.fork.less && !lead->prev->as.fork.more);
+  is(!lead->prev->as.children.less && !lead->prev->as.children.more);
   breaks(*root, lead->prev, "A3: a run's second block is not in the tree");
 }
 
 static void neighbours(void) {
-  gmlk_block *first = lake->home.head.next;
+  gmlk_block *first = lake->home.begin.next;
   is(first->flags == GMLK_APART && first->next->flags == GMLK_APART);
   first->flags = 0;
   breaks(first->next->flags, 0, "A2: neighbours of one tag are apart");
@@ -271,8 +271,8 @@ static void small_reserve(void) {
 /* Two windows of two chunks, w that is live and one that is idle. */
 static void addresses(void) {
   gmlk_space *space = &lake->home.window_space;
-  gmlk_window *live = gmlk_as_window(block_of('w')), *idle = lake->home.windows.idle_first;
-  gmlk_block *va = space->tail.prev;
+  gmlk_window *live = gmlk_window_from_block(block_of('w')), *idle = lake->home.windows.idle_first;
+  gmlk_block *va = space->end.prev;
   is(va->state == GMLK_FREE && live && idle);
   breaks(space->used, NULL, "V3: no tree has a range");
   breaks(va->its.hole, va->its.hole + 1, "V1: free address space is apart");
@@ -289,7 +289,7 @@ static void addresses(void) {
 /* w is live. */
 static void live_windows(void) {
   gmlk_block *self = block_of('w');
-  gmlk_window *live = gmlk_as_window(self);
+  gmlk_window *live = gmlk_window_from_block(self);
   gmlk_block *tile = live->pieces[1].block, *block = block_of('b');
   gmlk_chunk *chunks = lake->home.chunks.items;
   breaks(live->pieces[1].block, live->pieces[0].block, "W4: a live window's piece is not its own");
@@ -314,7 +314,7 @@ static void idle_windows(void) {
   is(window->piece_count == 2);
   breaks(spans[0].at, half, "W1: pieces meet in a chunk");
   breaks(spans[1].at, spans[1].at - half, "W1: pieces meet in a chunk");
-  breaks(spans[1].at, lake->home.tail.at, "W2: a piece is not in the arena");
+  breaks(spans[1].at, lake->home.end.at, "W2: a piece is not in the arena");
   breaks(spans[1].grains, 0, "W2: a piece is not in the arena");
   breaks(spans[1].at, spans[0].at, "W2: ends share a chunk");
   breaks(spans[1].grains, half, "W3, W8: a window's size is wrong");
@@ -380,7 +380,7 @@ static void buffers(void) {
   breaks(b->va, holed->va, "V2: addresses are another buffer's");
   breaks(a->buffer_space.used, NULL, "V3: no tree has a range");
   breaks(a->buffers, a->buffers->next, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
-  breaks(a->head.next->state, GMLK_PIECE, "W4, B1: what windows or buffers own");
+  breaks(a->begin.next->state, GMLK_PIECE, "W4, B1: what windows or buffers own");
 }
 
 /* ---- Pools ----------------------------------------------------------------------------------- */

@@ -91,7 +91,7 @@ CASE(a_trim_has_its_records) {
     (void)take(C / 2);
   }
   for (i = 0; i < 65; i++) drop(odd[i]);
-  assert_true(gmlk_records_reserve(&lake->records, &lake->host, 64));
+  assert_true(gmlk_records_ensure(&lake->records, &lake->host, 64));
   assert_in_range(lake->records.unused_count, 64, 127);
   assert_int_equal(trim_to(0), 65 * C);
   abandon();

@@ -81,7 +81,7 @@ static void make_scarce(void) {
     lake->home.scratch = NULL;
   }
   if (!(s->how & EACH_ALLOCATION)) {
-    judge(gmlk_records_reserve(&lake->records, &lake->host, MOST), "no records");
+    judge(gmlk_records_ensure(&lake->records, &lake->host, MOST), "no records");
     playing.aside = lake->records.unused_count - lake->records.set_aside - playing.left;
     lake->records.set_aside += playing.aside;
   }

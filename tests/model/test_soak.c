@@ -173,7 +173,7 @@ static void require_empty(void) {
   assert_int_equal(census().reservation_count, a->area.count + a->window_space.area.count);
   assert_int_equal(stats().window_count, 0);
   assert_int_equal(a->slot_count, 0);
-  for (va = a->window_space.head.next; va != &a->window_space.tail; va = va->next)
+  for (va = a->window_space.begin.next; va != &a->window_space.end; va = va->next)
     assert_true(va->state == GMLK_FREE || va->state == GMLK_EDGE);
 }
 

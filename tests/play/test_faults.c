@@ -129,7 +129,7 @@ typedef struct holdings { /* what the lake's books say it holds of the mock's */
 } holdings;
 
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
-  const gmlk_block *va = a->window_space.head.next, *b = a->head.next;
+  const gmlk_block *va = a->window_space.begin.next, *b = a->begin.next;
   gmlk_walk walk = gmlk_walk_of(a);
   const gmlk_alias *x;
   uint32_t slot;
@@ -146,9 +146,9 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     h->quarantined +=
         chunk->is_quarantined || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
-  for (; b && b != &a->tail; b = b->next) h->blocks++;
-  for (; va && va != &a->window_space.tail; va = va->next) h->blocks++;
-  for (va = a->buffer_space.head.next; va && va != &a->buffer_space.tail; va = va->next)
+  for (; b && b != &a->end; b = b->next) h->blocks++;
+  for (; va && va != &a->window_space.end; va = va->next) h->blocks++;
+  for (va = a->buffer_space.begin.next; va && va != &a->buffer_space.end; va = va->next)
     h->blocks++;
   h->reservations += a->area.count + a->window_space.area.count + a->buffer_space.area.count;
 }

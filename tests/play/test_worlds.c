@@ -306,7 +306,7 @@ static void put_windows(const gmlk_arena *a) {
     for (i = 0; i < window->piece_count; i++)
       put(window->pieces[i].at), put(window->pieces[i].grains);
   }
-  put_tiles(a->window_space.head.next, &a->window_space.tail, 0);
+  put_tiles(a->window_space.begin.next, &a->window_space.end, 0);
   put_list(a->window_space.holes);
 }
 
@@ -340,7 +340,7 @@ static void put_arena(const gmlk_arena *a) {
     const gmlk_chunk *chunk = &a->chunks.items[i];
     put(chunk->is_asleep | (unsigned)(chunk->is_shared != 0) << 1 | (unsigned)chunk->is_known << 2);
   }
-  put_tiles(a->head.next, &a->tail, 1);
+  put_tiles(a->begin.next, &a->end, 1);
   for (i = 0; i < a->bins_capacity; i++) put_list(a->bins[i]);
   put_windows(a);
   put_pending(a);

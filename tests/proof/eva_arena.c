@@ -98,14 +98,14 @@ static int is_second(const gmlk_block *b, unsigned tag) {
 }
 
 static unsigned count_in_tree(const gmlk_block *b) {
-  return b ? 1 + count_in_tree(b->as.fork.less) + count_in_tree(b->as.fork.more) : 0;
+  return b ? 1 + count_in_tree(b->as.children.less) + count_in_tree(b->as.children.more) : 0;
 }
 
 static void check(void) {
   unsigned holes[TAGS] = {0}, seconds[TAGS] = {0}, gaps = 0, tag;
   uint32_t at = 0, end = arena.slot_count << CHUNK_LOG, free_grains = 0, i;
-  const gmlk_block *b = arena.head.next;
-  for (; b != &arena.tail; b = b->next) {
+  const gmlk_block *b = arena.begin.next;
+  for (; b != &arena.end; b = b->next) {
     must(b->at == at && b->grains && b->prev->next == b); /* [A1] */
     tag = tag_of(b, at);
     must(tag == SET_ASIDE ? b == arena.small.reserve && b->prev->state != GMLK_FREE : 1); /* [U1] */
@@ -130,7 +130,7 @@ static void check(void) {
     at += b->grains;
   }
   must(at == end && b->at == end && b->prev->next == b);
-  must(arena.firsts[arena.slot_count] == &arena.tail);
+  must(arena.firsts[arena.slot_count] == &arena.end);
   must(free_grains == arena.free_grains); /* [A6] */
   must(count_in_tree(arena.gaps) == gaps);
   for (tag = 0; tag < TAGS; tag++) {
@@ -143,7 +143,7 @@ static void check(void) {
 /* ---- Renaming ---- */
 
 static gmlk_block *renamed(gmlk_block *b) {
-  return !b || b == &arena.head || b == &arena.tail ? b : &pool[b->at];
+  return !b || b == &arena.begin || b == &arena.end ? b : &pool[b->at];
 }
 
 static gmlk_link *renamed_link(gmlk_link *link, gmlk_link *ring) {
@@ -157,8 +157,8 @@ static void rename_block(gmlk_block *copy, gmlk_block *b) {
   copy->next = renamed(b->next);
   if (tag == FIRST) copy->u.serial = 0;
   if (tag == UNBACKED || is_second(b, tag)) {
-    copy->as.fork.less = renamed(b->as.fork.less);
-    copy->as.fork.more = renamed(b->as.fork.more);
+    copy->as.children.less = renamed(b->as.children.less);
+    copy->as.children.more = renamed(b->as.children.more);
   } else if (b->state == GMLK_FREE && b->its.hole) {
     gmlk_link *ring = &arena.bins[tag]->rings[b->its.hole];
     copy->as.link.prev = renamed_link(b->as.link.prev, ring);
@@ -171,14 +171,14 @@ static void rename_block(gmlk_block *copy, gmlk_block *b) {
 static void rename_blocks(void) {
   unsigned i, bin, count = records.unused_count;
   gmlk_block *b;
-  for (b = arena.head.next; b != &arena.tail; b = b->next, count++) rename_block(&named[b->at], b);
+  for (b = arena.begin.next; b != &arena.end; b = b->next, count++) rename_block(&named[b->at], b);
   must(count == BLOCKS); /* [R1] */
-  arena.head.next = renamed(arena.head.next);
-  arena.tail.prev = renamed(arena.tail.prev);
+  arena.begin.next = renamed(arena.begin.next);
+  arena.end.prev = renamed(arena.end.prev);
   arena.gaps = renamed(arena.gaps);
   arena.small.reserve = renamed(arena.small.reserve);
   for (i = 0; i < SLOTS; i++) arena.firsts[i] = i < arena.slot_count ? renamed(arena.firsts[i]) : 0;
-  arena.firsts[arena.slot_count] = &arena.tail;
+  arena.firsts[arena.slot_count] = &arena.end;
   for (i = 0; i < TAGS; i++) {
     gmlk_bins *bins = arena.bins[i];
     if (i == GMLK_GRAPH_OWNED) continue;
@@ -216,7 +216,7 @@ static void allocate(unsigned stream, uint32_t grains, uint32_t align) {
   must(at % align == 0 && are_open(at, grains, stream));
   b = gmlk_take(&arena, b, at, grains);
   must(b->at == at && b->grains == grains);
-  (void)gmlk_own(&arena, b, grains, GMLK_LIVE);
+  (void)gmlk_join_as(&arena, b, grains, GMLK_LIVE);
   fill(at, grains, LIVE);
   map[at] = FIRST;
 }
@@ -234,7 +234,7 @@ static void reserve(uint32_t at, uint32_t grains, unsigned stream) {
   gmlk_unreserve_range(&arena, first, grains);
   check();
   first = gmlk_reserve_range(&arena, gmlk_locate(&arena, at), at, grains);
-  first = gmlk_own(&arena, first, grains, GMLK_LIVE);
+  first = gmlk_join_as(&arena, first, grains, GMLK_LIVE);
   must(are_open(at, grains, stream) && first->at == at && first->grains == grains);
   fill(at, grains, LIVE);
   map[at] = FIRST;
@@ -250,7 +250,7 @@ static void change_backing(uint32_t slot) {
     fill(at, CHUNK, GMLK_CLEAN);
   } else if (are_open(at, CHUNK, GMLK_CLEAN)) {
     first = gmlk_reserve_range(&arena, gmlk_locate(&arena, at), at, CHUNK);
-    gmlk_arena_unback(&arena, gmlk_own(&arena, first, CHUNK, GMLK_RESERVED));
+    gmlk_arena_unback(&arena, gmlk_join_as(&arena, first, CHUNK, GMLK_RESERVED));
     fill(at, CHUNK, UNBACKED);
   }
 }
@@ -268,7 +268,7 @@ static void set_aside(uint32_t at, uint32_t grains, unsigned stream) {
   gmlk_small_reserve_begin(&arena, stream, gmlk_locate(&arena, at), at, grains);
   b = gmlk_split(&arena, arena.small.reserve, 1);
   arena.small.reserve = b->next;
-  (void)gmlk_own(&arena, b, 1, GMLK_LIVE);
+  (void)gmlk_join_as(&arena, b, 1, GMLK_LIVE);
   fill(at, grains, SET_ASIDE);
   map[at] = FIRST;
 }

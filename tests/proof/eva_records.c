@@ -58,7 +58,7 @@ static unsigned choose(void) {
 static void perform(unsigned operation) {
   const size_t before = records.unused_count, wanted = before + 1;
   if (operation == 1) {
-    const int served = gmlk_records_reserve(&records, &host, wanted);
+    const int served = gmlk_records_ensure(&records, &host, wanted);
     must(served ? records.unused_count >= wanted + records.set_aside
                 : records.unused_count >= before);
   }

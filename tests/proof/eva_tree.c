@@ -19,7 +19,7 @@ static int is_before(unsigned i, uint64_t key, uint64_t number) {
 
 /* [T2] of what stands below b. Returns how many blocks do. */
 static unsigned count(const gmlk_block *b) {
-  const gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
+  const gmlk_block *less = b->as.children.less, *more = b->as.children.more;
   must(!less || gmlk_tree_rank(less) <= gmlk_tree_rank(b));
   must(!more || gmlk_tree_rank(more) <= gmlk_tree_rank(b));
   return 1 + (less ? count(less) : 0) + (more ? count(more) : 0);

@@ -99,7 +99,7 @@ static size_t home_of(const gmlk_index *index, uint64_t address) {
 
 static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block *b) {
   const size_t buckets = index->bucket_count;
-  assert_true(gmlk_index_reserve(index, host));
+  assert_true(gmlk_index_ensure(index, host));
   assert_true(!buckets || index->bucket_count <= 2 * buckets);
   gmlk_index_put(index, address, b);
 }
@@ -127,7 +127,7 @@ CASE(test_index_saturated_everywhere) {
   size_t bucket, home, count = find_colliding(colliding, 40), i, used = 0;
   host_open(&host);
   memset(&index, 0, sizeof(index));
-  assert_true(gmlk_index_reserve(&index, &host));
+  assert_true(gmlk_index_ensure(&index, &host));
   for (bucket = 0; bucket < 16; bucket++) index.buckets[bucket].address[0] = GMLK_PASSED_MAX;
   assert_int_equal(gmlk_index_find(&index, 512), GMLK_NO_ENTRY);
   home = home_of(&index, colliding[0]);
@@ -223,8 +223,8 @@ static void arena_open(gmlk_host *host, uint32_t slot_limit) {
   arena.area.limit = arena.area.most = slot_limit;
   assert_true(gmlk_arena_init(&arena, host, &arena_records));
   assert_true(gmlk_arena_reserve_slots(&arena, slot_limit));
-  assert_true(gmlk_scratch_reserve(&arena, slot_limit));
-  assert_true(gmlk_records_reserve(&arena_records, host, SLOTS * CHUNK + 8));
+  assert_true(gmlk_scratch_ensure(&arena, slot_limit));
+  assert_true(gmlk_records_ensure(&arena_records, host, SLOTS * CHUNK + 8));
 }
 
 static void arena_close(gmlk_host *host) {
@@ -235,7 +235,7 @@ static void arena_close(gmlk_host *host) {
 
 static void own(uint32_t at, uint32_t grains) {
   gmlk_block *b = gmlk_reserve_range(&arena, gmlk_locate(&arena, at), at, grains);
-  (void)gmlk_own(&arena, b, grains, GMLK_LIVE);
+  (void)gmlk_join_as(&arena, b, grains, GMLK_LIVE);
 }
 
 /* An arena from a picture: a character a grain, '.' is free, another one live. */
@@ -430,12 +430,12 @@ static size_t check_windows(const gmlk_block *b, const gmlk_block **before) {
   const gmlk_window *w = (const gmlk_window *)b;
   size_t count;
   if (!b) return 0;
-  if (b->as.fork.less) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.fork.less));
-  if (b->as.fork.more) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.fork.more));
-  count = check_windows(b->as.fork.less, before) + 1;
+  if (b->as.children.less) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.children.less));
+  if (b->as.children.more) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.children.more));
+  count = check_windows(b->as.children.less, before) + 1;
   if (*before) assert_true(gmlk_tree_precedes(*before, w->key, w->number));
   *before = b;
-  return count + check_windows(b->as.fork.more, before);
+  return count + check_windows(b->as.children.more, before);
 }
 
 static size_t check_tree(const gmlk_block *root) {
@@ -477,10 +477,10 @@ CASE(test_window_behind_many_others) {
   }
   check_trees(200, 0);
   for (i = 0; i < 198 / GMLK_WINDOW_TRIES; i++) {
-    assert_null(gmlk_window_find(&no_streams, &r, requester));
+    assert_null(gmlk_window_idle_for(&no_streams, &r, requester));
     check_trees(200 - (i + 1) * GMLK_WINDOW_TRIES, (i + 1) * GMLK_WINDOW_TRIES);
   }
-  assert_ptr_equal(gmlk_window_find(&no_streams, &r, requester), &windows[198]);
+  assert_ptr_equal(gmlk_window_idle_for(&no_streams, &r, requester), &windows[198]);
   b = gmlk_locate(&arena, 0);
   assert_true(b->flags & GMLK_IN_THE_WAY);
   assert_int_equal(windows[0].key, GMLK_BLOCKED + b->u.serial);

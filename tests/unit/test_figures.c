@@ -197,7 +197,7 @@ CASE(what_cannot_be_counted_is_told) {
   while (!left) { /* what could be had stays for the next time */
     gmlake_result result;
     host_fail_in = 1;
-    assert_false(gmlk_scratch_reserve(&lake->home, 1000)); /* as where a growth failed */
+    assert_false(gmlk_scratch_ensure(&lake->home, 1000)); /* as where a growth failed */
     host_fail_in = 2;
     result = gmlake_query(lake, &wanted, LEGACY, &info);
     left = host_fail_in;
