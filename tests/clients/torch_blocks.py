@@ -67,6 +67,18 @@ class Levels(Model):
         return self.head(y)
 
 
+class Odd(Layer):
+    def __init__(self):
+        super().__init__()
+        self.children = []
+
+    def __getattr__(self, name):
+        for kind in (self._parameters, self._modules):
+            if name in kind:
+                return kind[name]
+        raise KeyError(name)
+
+
 def losses(model, mark=lambda: None, steps=3, rows=4, **kwargs):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
     found = []
@@ -169,6 +181,10 @@ def check_results(session, paths):
     assert counts(session, paths, pairs) == 4
     assert counts(session, paths, Levels, past_key_values=DynamicCache) == 0
     assert counts(session, paths, Levels, scale=lambda: (torch.ones(1),)) == 10
+    # Nobody asks modules by functions that they may have replaced.
+    assert counts(session, paths, lambda: Model(Odd)) == LAYERS
+    odd = lambda: Model(lambda: torch.nn.Sequential(Odd(), Odd()), 2)
+    assert counts(session, paths, odd) == 4
     # A cache that is empty for a block is filled once.
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
     assert counts(session, paths, Model, past_key_values=Other) == 0

@@ -68,13 +68,13 @@ def find_blocks():
         if issubclass(kind, Forward):
             former.append(thing.block())
         if issubclass(kind, torch.nn.Module) and "_modules" in vars(thing):  # if it is made
-            parents.update((id(part), id(thing)) for part in thing.children())
+            parents.update((id(part), id(thing)) for part in thing._modules.values())
             if issubclass(kind, CONTAINERS):
                 lists.append(thing)
     of_model = {}
     for things in lists:
         by_class = {}
-        for index, module in enumerate(things.children()):
+        for index, module in enumerate(torch.nn.Module.children(things)):
             by_class.setdefault(type(module), []).append((index, module))
         for kind, alike in by_class.items():
             if len(alike) >= ALIKE_MIN:
@@ -128,16 +128,26 @@ def is_block(module):
     own = vars(module).get("forward")  # its class's, bound: who has replaced it has put it back
     if own and (getattr(own, "__func__", None), getattr(own, "__self__", 0)) != (function, module):
         return False
-    if hasattr(module, "_get_fsdp_state"):
+    if attribute(module, "_get_fsdp_state"):
         return False
-    if next(module.children(), None) is None or next(module.parameters(), None) is None:
+    if all(part is None for part in module._modules.values()):
+        return False
+    if next(module.parameters(), None) is None:
         return False
     return not any(
-        getattr(part, "track_running_stats", False)
-        or getattr(part, "_compiled_call_impl", None)
+        attribute(part, "track_running_stats")
+        or attribute(part, "_compiled_call_impl")
         or type(part).__module__.startswith("torch.distributed")
         for part in module.modules()
     )
+
+
+def attribute(module, name):
+    """None if it has none: for such a name a class's __getattr__ may raise any error."""
+    try:
+        return getattr(module, name, None)
+    except Exception:
+        return None
 
 
 def tensors_of(thing, found):
