@@ -280,6 +280,7 @@ def check_copies(session, paths):
         for other in (twin, torch.load(file, weights_only=False)):
             for mine, its in zip(model.layers, other.layers):
                 assert its.forward.__self__ is its and its.forward.__func__ is Layer.forward
+                assert "forward" not in vars(its)  # a copy of it would execute it with `its`
                 its.back.bias.data.fill_(7)
             x = torch.zeros(1, LENGTH, dtype=torch.long)
             assert not torch.equal(other.eval()(x), model.eval()(x))

@@ -417,6 +417,16 @@ class Blocks:
         if isinstance(forward, Forward) and forward.block() is not copy:
             del copy.forward
 
+    def parted(self, reduced):
+        """What makes a copy of a module: without a forward that would be its own attribute, and
+        shared by copies of the copy."""
+        if len(reduced) < 3 or type(reduced[2]) is not dict:
+            return reduced
+        if not isinstance(reduced[2].get("forward"), Forward):
+            return reduced
+        state = {name: value for name, value in reduced[2].items() if name != "forward"}
+        return (*reduced[:2], state, *reduced[3:])
+
     def may_run(self):
         """Whether a block that is called now may be executed twice."""
         return (

@@ -648,7 +648,7 @@ class Session:
         return init
 
     def _patch_copies(self):
-        """Of modules: DataParallel's, and those of copy.copy."""
+        """Of modules: DataParallel's, those of copy.copy and deepcopy, and those in files."""
 
         def replicate(former):
             def replicate(module):
@@ -665,8 +665,15 @@ class Session:
 
             return setstate
 
+        def reduce(former):
+            def reduce(module, protocol):
+                return self._blocks.parted(former(module, protocol))
+
+            return reduce
+
         self._replace(torch.nn.Module, "_replicate_for_data_parallel", replicate)
         self._replace(torch.nn.Module, "__setstate__", setstate)
+        self._replace(torch.nn.Module, "__reduce_ex__", reduce)
 
     def _patch_checkpoints(self):
         """Non-reentrant checkpoints: torch runs such a generator up to its only yield, then the
