@@ -104,7 +104,7 @@ API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t
     if (why) return why;
     if (!own) own = make_session(device, chunk_bytes, &why);
     if (!own) return why;
-    all.lasting.emplace(device, asked);
+    all.lasting.emplace(device, asked).first->second["chunk_bytes"] = own->chunk_bytes();
     gmlake_torch::OffloadOptions options;
     options.limit_bytes = limit_bytes;
     options.tensor_bytes_min = tensor_bytes_min;

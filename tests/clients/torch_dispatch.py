@@ -423,6 +423,12 @@ def check_ends(session, *paths):
         assert inner._addresses([kept]) and torch.Tensor.data_ptr not in before
     for name, former in zip(names, before):
         assert former is None or torch.Tensor.__dict__.get(name) is former
+    # Who asks for what the first session had by itself gets it.
+    chunk_bytes = own.stats()["chunk_bytes"]
+    with opened(session, paths, chunk_bytes=chunk_bytes):
+        pass
+    with refused("session on this device had 65536"):
+        opened(session, paths, chunk_bytes=2 * chunk_bytes).__enter__()
 
 
 def check_let_go(session, *paths):
