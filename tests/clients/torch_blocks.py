@@ -67,6 +67,34 @@ class Levels(Model):
         return self.head(y)
 
 
+class Halves(Levels):
+    def __init__(self):
+        super().__init__()
+        self.layers.append(Layer())
+        self.more["c"] = Layer()
+
+
+class Shared(Model):
+    """Layers that are used twice, and compute a weight once."""
+
+    def __init__(self):
+        super().__init__()
+        for layer in self.layers:
+            torch.nn.utils.parametrize.register_parametrization(layer.wide, "weight", Squared())
+
+    def forward(self, x):
+        with torch.nn.utils.parametrize.cached():
+            y = self.embed(x)
+            for layer in (*self.layers, *self.layers):
+                y = layer(y)
+            return self.head(y)
+
+
+class Squared(torch.nn.Module):
+    def forward(self, x):
+        return x * x.abs()
+
+
 class Odd(Layer):
     def __init__(self):
         super().__init__()
@@ -176,15 +204,21 @@ def check_results(session, paths):
     assert counts(session, paths, lambda: Model(Nest, 3)) == 3  # its parts are of its own class
     assert counts(session, paths, lambda: Model(lambda: torch.nn.Sequential(Layer()), 2)) == 0
     # As many as make blocks may be in several lists of one model, as those of a U-Net's levels. The
-    # index in a list of fewer tells nothing of a cache.
+    # index there tells nothing of a cache.
     pairs = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer()), 2)
     assert counts(session, paths, pairs) == 4
     assert counts(session, paths, Levels, past_key_values=DynamicCache) == 0
     assert counts(session, paths, Levels, scale=lambda: (torch.ones(1),)) == 10
+    # Nor where two lists have as many as make blocks: these may be layers 6 to 11.
+    halves = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 2)
+    assert counts(session, paths, halves) == 6
+    assert counts(session, paths, Halves, past_key_values=DynamicCache) == 0
     # Nobody asks modules by functions that they may have replaced.
     assert counts(session, paths, lambda: Model(Odd)) == LAYERS
     odd = lambda: Model(lambda: torch.nn.Sequential(Odd(), Odd()), 2)
     assert counts(session, paths, odd) == 4
+    # A weight that is computed once for two executions would be used by both of a block.
+    assert counts(session, paths, Shared) == 0
     # A cache that is empty for a block is filled once.
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
     assert counts(session, paths, Model, past_key_values=Other) == 0

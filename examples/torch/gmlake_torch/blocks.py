@@ -28,8 +28,8 @@ What else is an effect of a block cannot be seen: one that writes a file does so
 From then on torch's non-reentrant checkpoint runs the block. For the second time it restores the
 random numbers, autocast, what torch was told of data types and of attention's kernels, and the
 containers that the block got. It is not used where gradients are off, where a backward pass is
-under way, where a functorch transform, a trace, a compilation or a stream's capture is active, or
-where another thread than the session's runs the block.
+under way, where a functorch transform, a trace, a compilation, a stream's capture or parametrize's
+cache is active, or where another thread than the session's runs the block.
 
 Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
 has changed meanwhile, the second execution would make other gradients: it is an error, which says
@@ -61,7 +61,7 @@ CACHE = "DynamicCache"
 
 def find_blocks():
     """The blocks of all models that there are, each with its index in a list of such blocks, or
-    None where its list has fewer than make blocks."""
+    None where a model has blocks of its class in several lists."""
     found, former, parents, lists = {}, [], {}, []
     for thing in gc.get_objects():
         kind = type(thing)
@@ -80,12 +80,11 @@ def find_blocks():
             if len(alike) >= ALIKE_MIN:
                 found.update((id(m), (index, m)) for index, m in alike if is_block(m))
             if not issubclass(kind, CONTAINERS):
-                of_model.setdefault((model_of(id(things), parents), kind), []).extend(alike)
-    for alike in of_model.values():
-        if len({id(module) for _, module in alike}) >= ALIKE_MIN:
-            for _, module in alike:
-                if id(module) not in found and is_block(module):
-                    found[id(module)] = None, module
+                of_model.setdefault((model_of(id(things), parents), kind), []).append(alike)
+    for of_lists in of_model.values():
+        alike = {id(module): module for of_list in of_lists for _, module in of_list}
+        if len(alike) >= ALIKE_MIN and len(of_lists) > 1:  # an index is not its layer's number
+            found.update((n, (None, m)) for n, m in alike.items() if n in found or is_block(m))
     leave_stages(found, parents)
     outer = [block for _, block in found.values()] + [b for b in former if b is not None]
     inner = {id(part) for block in outer for part in block.modules() if part is not block}
@@ -436,6 +435,7 @@ class Blocks:
             and not is_in_backward()
             and not is_transformed()
             and not torch.jit.is_tracing()
+            and not is_caching()
             and not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
         )
 
@@ -456,6 +456,12 @@ def is_compiling():
 def is_in_backward():
     graph_task = getattr(torch._C, "_current_graph_task_id", None)
     return graph_task is not None and graph_task() != -1
+
+
+def is_caching():
+    """Whether one execution of a block uses what another one computed of a parameter."""
+    parametrize = sys.modules.get("torch.nn.utils.parametrize")
+    return bool(getattr(parametrize, "_cache_enabled", 0))
 
 
 def is_transformed():
