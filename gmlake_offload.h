@@ -11682,8 +11682,9 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   for (i = 0; i < s->stream_count; i++)
     (void)s->backend.stream_sync(s->backend.user, s->streams[i]->stream);
   for (i = 0; i < s->tensor_count; i++) {
-    const gmlo_range *range = &s->space.ranges[s->tensors[i].range];
+    const gmlo_range *range;
     if (!s->tensors[i].has_memory) continue;
+    range = &s->space.ranges[s->tensors[i].range];
     (void)s->memory.discard(s->memory.user, range->range, range->used, s->backend.out_stream);
   }
   for (i = 0; i < s->space.range_count; i++)
