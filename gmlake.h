@@ -9374,18 +9374,19 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            const gmlake_buffer *b, gmlk_block **out_va) {
   const size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
-  gmlake_result result = GMLAKE_OK;
+  gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
   unsigned tries;
   *out_va = NULL;
   a->buffer_space.area.is_full = 0;
   for (tries = 0; tries < 4 && slots <= GMLK_SLOTS_MAX && !*out_va; tries++) {
-    if (tries == 2) result = gmlk_space_extend_to(l, &a->buffer_space, (uint32_t)slots);
+    if (tries == 2) result = refused = gmlk_space_extend_to(l, &a->buffer_space, (uint32_t)slots);
     if (tries == 3 && a->destroyed_count) result = gmlk_wait_for_others(l);
     if (tries % 2 && !result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
     if (!gmlk_records_ensure(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, b);
   }
+  if (!result) result = refused; /* a wait behind it may have succeeded */
   if (!*out_va && result && result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) return result;
   if (!*out_va)
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",

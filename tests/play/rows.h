@@ -301,6 +301,8 @@ static const row rows[] = {
     /* The report says which limit was met. */
     {"a_lack_of_addresses_is_told", TOGETHER,
      "{granule:16 cap:16 arena:4} +a=3 +*=2!O says:arena_bytes_has_no_room_for_more"},
+    {"a_refusal_is_told_behind_a_wait", TOGETHER,
+     "{extent:2} Sn:d N3:2^1 K3@C fail:any=3I N1:10^1!R"},
     {"the_drivers_lack_of_addresses_is_told", TOGETHER,
      "{granule:16 cap:128} P0 fail:reserve=1O* +*=100/0!O "
      "says:the_driver_has_no_addresses_for_more warnings-told=1 +*=100/0!O warnings-told=1"},
