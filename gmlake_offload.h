@@ -267,10 +267,11 @@ HOW A SESSION WORKS
      the next iteration is learnt.
   6. Drift. A step whose key is not the expected one, or that names other tensors, ends the schedule
      until a step names a tensor as the known iteration does: there it goes on, as in an evaluation,
-     or where there is one batch more or less. Such an iteration is learnt if more than an eighth of
-     its steps were not found, or if the next one has as many steps. Where two or more schedules in
-     a row were in vain, as no iteration followed them, the next one is made only after as many
-     iterations that were alike, less one; after 8 at most.
+     or where there is one batch more or less. If it goes back there, the larger sizes since are
+     forgotten: an evaluation's are not those of training. An iteration that drifted is learnt if
+     more than an eighth of its steps were not found, or if the next one has as many steps. Where
+     two or more schedules in a row were in vain, as no iteration followed them, the next one is
+     made only after as many iterations that were alike, less one; after 8 at most.
   7. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
      short those tensors leave first that the schedule lets go, then those whose next use, or whose
      end, is farthest away: by what is known of the iteration, else those that were not used for
@@ -296,21 +297,21 @@ HOW A SESSION WORKS
      The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
      equal ones the last. How many: the session plans and simulates several such iterations, and
      takes the shortest if it saves one part in 50. Where sizes vary from one iteration to the next
-     and nothing has to leave, that is not decided ahead: each region is kept if there is room for
-     it when it begins, with what the iteration as learnt still needs, by how much smaller tensors
-     are this time. The first of several in a row is executed again; it tells that. Where tensors
-     had to leave all the same, so many bytes more stay free, and an eighth less after each
-     iteration from which none had to. Sizes count as varying until three iterations in a row had
-     the same ones; after each change about twice as many, at most 17. A region can be kept if
-     its second steps are its first ones, write only what they make, and nothing of that outlives
-     the iteration. Two new iterations are measured: if neither takes less time than before, or the
-     first one an eighth more, all regions are executed again. Where the time before is known by the
-     plan alone, which has no waits for the host, the first one is enough: an iteration without
-     kept regions is measured, and then it is decided once more. That stands until the limit, or the
-     bytes of an iteration, change by an eighth, or the number of its steps changes. Where bytes
-     grow, what is kept stays if copies hold an iteration up for less than half of what is saved.
-     What is kept changes at most 8 times in a session. Where memory runs out, nothing is kept from
-     then on.
+     and nothing has to leave, or to keep some does not pay in the largest one, that is not decided
+     ahead: each region is kept if there is room for it when it begins, with what the iteration as
+     learnt still needs, by how much smaller tensors are this time. The first of several in a row is
+     executed again; it tells that. Where tensors had to leave all the same, so many bytes more stay
+     free, and an eighth less after each iteration from which none had to. Sizes count as varying
+     until three iterations in a row had the same ones; after each change about twice as many, at
+     most 17. A region can be kept if its second steps are its first ones, write only what they
+     make, and nothing of that outlives the iteration. Two new iterations are measured: if neither
+     takes less time than before, or the first one an eighth more, all regions are executed again.
+     Where the time before is known by the plan alone, which has no waits for the host, the first
+     one is enough: an iteration without kept regions is measured, and then it is decided once more.
+     That stands until the limit, or the bytes of an iteration, change by an eighth, or the number
+     of its steps changes. Where bytes grow, what is kept stays if copies hold an iteration up for
+     less than half of what is saved. What is kept changes at most 8 times in a session. Where
+     memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -10832,8 +10833,6 @@ static int gmlo_sims_propose(gmlo_sims *p, size_t count) {
   const gmlake_offload_host *host = &p->desc.host;
   const gmlo_recording *l = p->keeping.l;
   gmlo_proposal *proposal = &p->tried;
-  gmlo_recording recording;
-  int is_whole;
   size_t i;
   gmlo_proposal_free(host, proposal);
   proposal->slot_of = (uint32_t *)gmlo_zeroed(host, l->slot_count + 1, sizeof *proposal->slot_of);
@@ -10841,10 +10840,10 @@ static int gmlo_sims_propose(gmlo_sims *p, size_t count) {
   proposal->region_count = l->region_count;
   if (proposal->slot_of == NULL || proposal->is_kept == NULL) return 0;
   for (i = 0; i < count; i++) proposal->is_kept[p->keeping.keeps[i].region] = 1;
-  is_whole = gmlo_keeping_recording(&p->keeping, count, &recording, proposal->slot_of);
-  if (is_whole) gmlo_recording_match(&recording);
-  proposal->recording = recording;
-  return is_whole;
+  if (!gmlo_keeping_recording(&p->keeping, count, &proposal->recording, proposal->slot_of))
+    return 0;
+  gmlo_recording_match(&proposal->recording);
+  return 1;
 }
 
 /* Plans for a number, if that was not done: it is proposed if it is the fastest so far. 0 if host

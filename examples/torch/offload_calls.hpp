@@ -10,14 +10,14 @@ void *session_stream(int device);
 std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_bytes,
                                                     const char **out_why);
 
-/* Options that a device's session keeps, by their names. */
-using Lasting = std::map<std::string, size_t>;
+/* Options that are those of a device's first session, by their names. */
+using FixedOptions = std::map<std::string, size_t>;
 
 /* One session a device. It lives as long as the process, as the lake does. */
 struct Sessions {
   std::mutex mutex;
   std::map<int, std::unique_ptr<gmlake_torch::Offload>> by_device;
-  std::map<int, Lasting> lasting;
+  std::map<int, FixedOptions> fixed;
   std::atomic<gmlake_torch::Offload *> open{nullptr};
   int device = 0; /* of the open one */
 };
@@ -43,8 +43,8 @@ const char *answer(Function function) noexcept {
   }
 }
 
-/* NULL, or which option that is asked for, and not 0, the session cannot have any more. */
-const char *other_than(const Lasting &has, const Lasting &asked) {
+/* NULL; or which option the session cannot have any more: it is asked for, not 0, and another one. */
+const char *other_than(const FixedOptions &has, const FixedOptions &asked) {
   for (const auto &option : asked)
     if (option.second && option.second != has.at(option.first))
       return kept_text(option.first + " is " + std::to_string(option.second) +
@@ -97,14 +97,14 @@ API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t
     if (all.open.load()) return "a session is open already";
     std::unique_ptr<gmlake_torch::Offload> &own = all.by_device[device];
     const char *why = nullptr;
-    const Lasting asked{{"host_bytes_max", host_bytes_max},
-                        {"chunk_bytes", chunk_bytes},
-                        {"is_checked", size_t(is_checked)}};
-    if (own) why = other_than(all.lasting[device], asked);
+    const FixedOptions asked{{"host_bytes_max", host_bytes_max},
+                             {"chunk_bytes", chunk_bytes},
+                             {"is_checked", size_t(is_checked)}};
+    if (own) why = other_than(all.fixed[device], asked);
     if (why) return why;
     if (!own) own = make_session(device, chunk_bytes, &why);
     if (!own) return why;
-    all.lasting.emplace(device, asked).first->second["chunk_bytes"] = own->chunk_bytes();
+    all.fixed.emplace(device, asked).first->second["chunk_bytes"] = own->chunk_bytes();
     gmlake_torch::OffloadOptions options;
     options.limit_bytes = limit_bytes;
     options.tensor_bytes_min = tensor_bytes_min;

@@ -395,19 +395,25 @@ static void check_given_up(gmlake_offload_session *session) {
   l->host = host;
 }
 
-/* Learns without a limit; then plans for half of the memory. */
-static void train_layers(void) {
-  static uint32_t weights[PLANNED_MOST], made_by[PLANNED_MOST];
+static gmlake_offload_session *new_session(size_t limit_bytes, double in_bytes_per_s) {
   gmlake_offload_session_desc desc;
   gmlake_offload_session *session;
-  uint32_t i, iteration;
-  void *ptr;
   memset(&desc, 0, sizeof desc);
   desc.backend = &s.session_table;
   desc.memory = &s.memory;
+  desc.limit_bytes = limit_bytes;
   desc.tensor_bytes_min = 1;
-  if (is_tight) desc.limit_bytes = layers * 3 / 2 * CHUNK;
+  desc.in_bytes_per_s = in_bytes_per_s;
   assert_ok(gmlake_offload_session_create(&desc, &session));
+  return session;
+}
+
+/* Learns without a limit; then plans for half of the memory. */
+static void train_layers(void) {
+  static uint32_t weights[PLANNED_MOST], made_by[PLANNED_MOST];
+  gmlake_offload_session *session = new_session(is_tight ? layers * 3 / 2 * CHUNK : 0, 0);
+  uint32_t i, iteration;
+  void *ptr;
   memset(&planned, 0, sizeof planned);
   for (i = 0; i < layers; i++)
     assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &weights[i], &ptr));
@@ -483,7 +489,6 @@ static void a_refused_number(void **state) {
 /* A tensor that comes back waits for its chunks while others have them, half of the way to its use,
    or for as long as its copy has time; one that is used soon does not wait. */
 static void wait_for_chunks(void) {
-  gmlake_offload_session_desc desc;
   gmlake_offload_session *session;
   gmlo_session_tensor *g;
   gmlo_range *range;
@@ -491,13 +496,9 @@ static void wait_for_chunks(void) {
   uint32_t tensor, other;
   size_t way;
   void *ptr;
-  memset(&desc, 0, sizeof desc);
   memset(&late, 0, sizeof late);
-  desc.backend = &s.session_table;
-  desc.memory = &s.memory;
-  desc.in_bytes_per_s = 1e9 * CHUNK; /* a chunk takes 1 ns */
   s.memory.map_ns = 100000;
-  assert_ok(gmlake_offload_session_create(&desc, &session));
+  session = new_session(0, 1e9 * CHUNK); /* a chunk takes 1 ns */
   assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &tensor, &ptr));
   assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &other, &ptr));
   g = &session->tensors[tensor];
@@ -542,17 +543,12 @@ static void wait_for_chunks(void) {
 /* Tensors of many sizes that live by turns: ranges end at so many times the limit. */
 static void use_many_sizes(void) {
   enum { LIMIT = 40, TENSORS_MOST = 4 };
-  gmlake_offload_session_desc desc;
   gmlake_offload_session *session;
   uint32_t tensors[TENSORS_MOST];
   unsigned i;
   void *ptr;
-  memset(&desc, 0, sizeof desc);
-  desc.backend = &s.session_table;
-  desc.memory = &s.memory;
-  desc.limit_bytes = LIMIT * CHUNK;
   s.memory.map_ns = 100000;
-  assert_ok(gmlake_offload_session_create(&desc, &session));
+  session = new_session(LIMIT * CHUNK, 0);
   random_state = 3;
   for (i = 0; i < 4000; i++) {
     size_t chunks = 1 + random_below(LIMIT / TENSORS_MOST);
@@ -578,17 +574,12 @@ static void tensors_wait_for_their_chunks(void **state) {
 /* An iteration whose last copy goes on behind its last step: it is not over before. */
 static void copy_at_the_end(void) {
   const size_t bytes = 2 * GMLO_MEASURED_BYTES;
-  gmlake_offload_session_desc desc;
-  gmlake_offload_session *session;
+  gmlake_offload_session *session = new_session(0, 0);
   gmlake_offload_step step;
   uint32_t tensor;
   size_t room;
   void *ptr;
-  memset(&desc, 0, sizeof desc);
   memset(&step, 0, sizeof step);
-  desc.backend = &s.session_table;
-  desc.memory = &s.memory;
-  assert_ok(gmlake_offload_session_create(&desc, &session));
   assert_ok(gmlake_offload_session_mark(session));
   assert_ok(gmlake_offload_session_alloc(session, bytes, &program_stream, &tensor, &ptr));
   step.stream = &program_stream;

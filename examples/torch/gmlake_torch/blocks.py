@@ -103,8 +103,8 @@ def leave_stages(found, parents):
         others = {number: found[number][1] for number in inside}
         own = {p: p.numel() for block in few for p in block.parameters()}
         theirs = {p: p.numel() for block in others.values() for p in block.parameters()}
-        is_stage = len(few) <= STAGES_MAX and len(others) >= max(ALIKE_MIN, 2 * len(few) - 1)
-        if is_stage and sum(theirs.values()) >= STAGE_PART * sum(own.values()):
+        consist = sum(theirs.values()) >= STAGE_PART * sum(own.values())
+        if len(few) <= STAGES_MAX and len(others) >= 2 * len(few) and consist:
             for block in few:
                 del found[id(block)]
 
@@ -416,7 +416,7 @@ class Blocks:
         if isinstance(forward, Forward) and forward.block() is not copy:
             del copy.forward
 
-    def parted(self, reduced):
+    def without_forward(self, reduced):
         """What makes a copy of a module: without a forward that would be its own attribute, and
         shared by copies of the copy."""
         if len(reduced) < 3 or type(reduced[2]) is not dict:

@@ -143,7 +143,7 @@ class Session:
         device,
         limit_bytes,  # of all that the lake holds
         tensor_bytes_min=0,  # smaller ones stay; 0: half a chunk, and those that last share chunks
-        # In a process these three are those of the device's first session: a later one that asks
+        # These three are those of the process's first session on the device: a later one that asks
         # for something else is refused.
         host_bytes_max=0,  # of pinned memory; 0: half of what the host has available
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
@@ -667,7 +667,7 @@ class Session:
 
         def reduce(former):
             def reduce(module, protocol):
-                return self._blocks.parted(former(module, protocol))
+                return self._blocks.without_forward(former(module, protocol))
 
             return reduce
 
