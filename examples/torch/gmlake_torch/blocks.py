@@ -25,9 +25,9 @@ first one changes something, as one that fills a cache does. Executed once is al
 
 What else is an effect of a block cannot be seen: one that writes a file does so twice.
 
-From then on torch's non-reentrant checkpoint runs the block. For the second time it restores the
-random numbers, autocast, what torch was told of data types and of attention's kernels, and the
-containers that the block got. It is not used where gradients are off, where a backward pass is
+From then on it is executed twice, by twice.py. For the second time random numbers are restored,
+autocast, what torch was told of data types and of attention's kernels, and the containers that the
+block got. It is executed once where gradients are off, where a backward pass is
 under way, where a functorch transform, a trace, a compilation, a stream's capture or parametrize's
 cache is active, or where another thread than the session's runs the block.
 
@@ -45,7 +45,6 @@ import types
 import weakref
 
 import torch
-import torch.utils.checkpoint
 
 ALIKE_MIN = 3  # modules of one class make blocks
 STAGES_MAX, STAGE_PART = 5, 0.8  # so few blocks are stages where so much of them is other blocks
@@ -199,20 +198,39 @@ def look(thing, tensors, depth=0):
     return None
 
 
-def version_of(tensor):
-    """How often somebody has written it."""
-    return None if tensor.is_inference() else tensor._version
+def versions_of(tensors):
+    """How often somebody has written each."""
+    return [None if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 def modules_of(block):
-    """The block and all modules in it, each once: modules() takes three times as long."""
+    """The block and all modules in it, each once: modules() takes five times as long."""
     found, seen = [block], {block}
     for module in found:
-        for part in module._modules.values():
+        for part in module._modules.values() if module._modules else ():
             if part is not None and part not in seen:
                 seen.add(part)
                 found.append(part)
     return found
+
+
+def values_of(module, names, tensors):
+    """A module's own attributes, as names and as what is to stay of them. names: for each module
+    how many attributes it has, and which are its own. To find that out takes as long as the
+    rest."""
+    of_module = vars(module)
+    count, own = names.get(id(module), (0, ()))
+    try:
+        if count == len(of_module):
+            return own, [
+                value if type(value := of_module[name]) in PLAIN_KINDS else look(value, tensors)
+                for name in own
+            ]
+    except KeyError:  # another one is in its place
+        pass
+    own = [name for name in of_module if name not in OF_ANY_MODULE]
+    names[id(module)] = len(of_module), own
+    return values_of(module, names, tensors)
 
 
 class State:
@@ -223,20 +241,19 @@ class State:
 
     __slots__ = ("values", "ids", "versions", "tensors")
 
-    def __init__(self, block, tensors, *things):
+    def __init__(self, modules, names, tensors, *things):
         found = list(tensors)
         self.values = values = [look(thing, found) for thing in things]
-        for module in modules_of(block):
-            of_module = vars(module)
-            for name in of_module:
-                if name not in OF_ANY_MODULE:
-                    values.append(name)
-                    values.append(look(of_module[name], found))
-            found.extend(module._parameters.values())
-            found.extend(module._buffers.values())
+        for module in modules:
+            own, of_module = values_of(module, names, found)
+            values.extend(own)
+            values.extend(of_module)
+            for of_kind in module._parameters, module._buffers:
+                if of_kind:
+                    found.extend(of_kind.values())
         found = [tensor for tensor in found if tensor is not None]
         self.ids = [id(tensor) for tensor in found]
-        self.versions = [version_of(tensor) for tensor in found]
+        self.versions = versions_of(found)
         values.extend([tensor.requires_grad for tensor in found])
         self.tensors = [weakref.ref(tensor) for tensor in found]
 
@@ -250,11 +267,9 @@ class State:
 
     def is_written(self):
         """Whether somebody has written its tensors since."""
-        for reference, version in zip(self.tensors, self.versions):
-            tensor = reference()
-            if tensor is not None and version_of(tensor) != version:
-                return True
-        return False
+        there = [(tensor(), version) for tensor, version in zip(self.tensors, self.versions)]
+        there = [(tensor, version) for tensor, version in there if tensor is not None]
+        return versions_of([tensor for tensor, _ in there]) != [version for _, version in there]
 
 
 def settings():
@@ -287,26 +302,23 @@ def random_state():
     return random.getstate(), str(numbers.get_state()) if numbers else None
 
 
-def has_gradients(block, tensors):
+def has_gradients(modules, tensors):
     """Whether what a block gets, or one of its parameters, requires gradients."""
-    if any(tensor.requires_grad for tensor in tensors):
+    if any([tensor.requires_grad for tensor in tensors]):
         return True
-    parameters = (p for module in modules_of(block) for p in module._parameters.values())
-    return any(parameter is not None and parameter.requires_grad for parameter in parameters)
+    parameters = [p for module in modules for p in module._parameters.values()]
+    return any([parameter is not None and parameter.requires_grad for parameter in parameters])
 
 
-def is_plain(block):
+def is_plain(modules):
     """Whether nothing is attached to a block now that has effects, or that goes away."""
     of_all = torch.nn.modules.module
     if of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
         return False
-    for module in modules_of(block):
-        if module is not block and (module._forward_hooks or module._forward_pre_hooks):
-            return False
-        for parameter in module._parameters.values():
-            if not (parameter is None or isinstance(parameter, torch.nn.Parameter)):
-                return False
-    return True
+    if any([module._forward_hooks or module._forward_pre_hooks for module in modules[1:]]):
+        return False
+    parameters = [p for m in modules if m._parameters for p in m._parameters.values()]
+    return all([p is None or isinstance(p, torch.nn.Parameter) for p in parameters])
 
 
 CHANGED = (
@@ -323,6 +335,7 @@ class Forward:
         self.blocks, self.index, self.block = blocks, index, weakref.ref(block)
         self.is_fit = None  # to be executed twice; None: not executed yet
         self.watched, self.changes = set(), 0  # block.training; executions that changed something
+        self.names = {}  # see values_of
         self.__signature__ = inspect.signature(block.forward)
         parameters = self.__signature__.parameters.values()
         self.optional = {p.name for p in parameters if p.default is None}
@@ -335,36 +348,39 @@ class Forward:
             return own(*args, **kwargs)
         gets_none = [k for k, v in kwargs.items() if is_unused_cache(v, self.index)]
         again = args, {**kwargs, **dict.fromkeys(gets_none)}
-        tensors = []
+        tensors, modules = [], modules_of(block)
         is_known = tensors_of(again, tensors) and self.optional.issuperset(gets_none)
-        if not (is_known and has_gradients(block, tensors) and is_plain(block)):
+        if not (is_known and has_gradients(modules, tensors) and is_plain(modules)):
             return own(*args, **kwargs)
         if block.training not in self.watched:
             return self.watch(own, args, kwargs, again, tensors)
-        before, again = State(block, tensors), copy_of(again)
+        before, again = State(modules, self.names, tensors), copy_of(again)
         was_set, after = settings(), None
 
         def first():
             nonlocal before, after
             result = own(*args, **kwargs)
-            after = State(block, tensors)  # it may have filled a cache
+            after = self.state(tensors)  # it may have filled a cache
             if before == after:
                 before = after  # fewer objects for the garbage collector
             return result
 
         def second():
-            if after is not None and (after != State(block, tensors) or before.is_written()):
+            if after is not None and (after != self.state(tensors) or before.is_written()):
                 raise RuntimeError(CHANGED.format(type(block).__name__))
             with set_back(was_set):
                 return own(*again[0], **again[1])
 
         return self.blocks.run(first, second, tensors)
 
+    def state(self, tensors, *things):
+        return State(modules_of(self.block()), self.names, tensors, *things)
+
     def watch(self, own, args, kwargs, again, tensors):
         is_training = self.block().training
-        before = State(self.block(), tensors, *again), random_state()
+        before = self.state(tensors, *again), random_state()
         result = own(*args, **kwargs)
-        after = State(self.block(), tensors, *again), random_state()
+        after = self.state(tensors, *again), random_state()
         if before == after:
             self.is_fit = True
             self.watched.add(is_training)
@@ -386,9 +402,6 @@ class Blocks:
         self.run = run
         self._forwards, self._thread = [], threading.get_ident()
         self._tries = 0
-
-    def are_found(self):
-        return bool(self._forwards)
 
     def may_find(self):
         """Whether none has been found, and it is worth looking."""

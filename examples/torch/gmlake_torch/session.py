@@ -58,7 +58,7 @@ import torch
 import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import explain
+from . import explain, twice
 from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 from .in_backward import StepInBackward
@@ -507,9 +507,12 @@ class Session:
 
     def _noting_backward(self, former):
         """For explain: which steps are those of a backward pass. Such a pass may be inside another
-        one, also in another thread. Where blocks are executed twice it runs in the thread that
-        calls it: what torch has planned there for an attention of that shape is planned once."""
-        one_thread = getattr(torch.autograd.grad_mode, "set_multithreading_enabled", None)
+        one, also in another thread. It runs in the thread that calls it: there is one GPU, and what
+        one thread needs, as the session's books, is in its caches; bench/NOTES.md, "What the host
+        costs". And what torch has planned for an attention of that shape is planned once."""
+        one_thread = getattr(
+            torch.autograd.grad_mode, "set_multithreading_enabled", contextlib.nullcontext
+        )
 
         def backward(*args, **kwargs):
             if self._thread.is_first_step:  # it has ended with an error
@@ -520,8 +523,6 @@ class Session:
                     self._back_before = self.stats()["in_bytes"]
             self._backward_depth += 1
             try:
-                if one_thread is None or self._blocks is None or not self._blocks.are_found():
-                    return former(*args, **kwargs)
                 with one_thread(False):
                     return former(*args, **kwargs)
             finally:
@@ -611,32 +612,9 @@ class Session:
         if is_kept:
             with self._inside():
                 return first()
-        again, error = self._again(second, region), None
-
-        def run(*_):
-            nonlocal first, error
-            if first is None:
-                return again()
-            execute, first = first, None  # what only it needs may go: a cache that is unused again
-            try:
-                return execute()
-            except BaseException as raised:  # torch would leave its hooks in place
-                error = raised
-
-        run.is_told = True
-        # torch sets back the random numbers of the devices of these tensors. They are empty: torch
-        # would save the block's own, and raise an error where somebody changes them. That of
-        # blocks.py says more.
-        of_devices = {tensor.device: tensor for tensor in tensors}
-        of_devices = [tensor.new_empty(0) for tensor in of_devices.values()]
+        devices = {tensor.device for tensor in tensors if tensor.is_cuda}
         with self._inside():
-            result = torch.utils.checkpoint.checkpoint(run, *of_devices, use_reentrant=False)
-        if error is None:
-            return result
-        try:
-            raise error
-        finally:
-            error = None  # else graph, traceback and error would hold each other for ever
+            return twice.run(first, self._again(second, region), devices)
 
     def _with_blocks(self, former):
         """A model was made, since it gets an optimizer."""
@@ -697,9 +675,6 @@ class Session:
 
         def generator(former):
             def generator(function, *args, **kwargs):
-                if getattr(function, "is_told", False):  # a block's, which tells the session itself
-                    yield from former(function, *args, **kwargs)
-                    return
                 has_context = not any(
                     value is own.noop_context_fn for value in (*args, *kwargs.values())
                 )
