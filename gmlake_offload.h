@@ -257,7 +257,8 @@ HOW A SESSION WORKS
      more, with its times. The schedule that it has is one of those that are compared then. In the
      first iterations the host pins and maps memory, and the device waits for it. So after four that
      were the same, and after nine, one more is timed: where a step was faster, that time counts. If
-     all steps together are faster by one part in 16, the session plans again.
+     all steps together are faster by one part in 16, the session plans again. Where the device
+     waits for the program, a step's time has that in it; what it waits for the session has not.
   5. Sizes. What repeats is the order of steps and who makes what. Other sizes are no drift, and the
      schedule is for the largest that were seen: when all together have grown by one part in 16, a
      new one is made; when three iterations in a row have the same smaller ones, too. What it makes
@@ -306,12 +307,11 @@ HOW A SESSION WORKS
      most 17. A region can be kept if its second steps are its first ones, write only what they
      make, and nothing of that outlives the iteration. Two new iterations are measured: if neither
      takes less time than before, or the first one an eighth more, all regions are executed again.
-     Where the time before is known by the plan alone, which has no waits for the host, the first
-     one is enough: an iteration without kept regions is measured, and then it is decided once more.
-     That stands until the limit, or the bytes of an iteration, change by an eighth, or the number
-     of its steps changes. Where bytes grow, what is kept stays if copies hold an iteration up for
-     less than half of what is saved. What is kept changes at most 8 times in a session. Where
-     memory runs out, nothing is kept from then on.
+     Where the time before is known by the plan alone, an iteration without kept regions is measured
+     then, and it is decided once more. That stands until the limit, or the bytes of an iteration,
+     change by an eighth, or the number of its steps changes. Where bytes grow, what is kept stays
+     if copies hold an iteration up for less than half of what is saved. What is kept changes at
+     most 8 times in a session. Where memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -9301,10 +9301,10 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   uint64_t before_ns;            /* what one took in which none was kept, */
   unsigned before_size;          /* and how large it was: session.span_size */
   uint64_t saved_ns;             /* what operators took less by the plan when that was decided */
-  int is_measured;      /* before_ns is; else it is of a plan, without waits for the host */
-  int is_doubted;       /* one that was measured with these took as long */
-  uint64_t failed_ns;   /* what one took that was no faster than such a plan; 0: none, */
-  unsigned failed_size; /* and how large it was */
+  int is_measured;               /* before_ns is; else it is of a plan */
+  int is_doubted;                /* one that was measured with these took as long */
+  uint64_t failed_ns;            /* what one took that was no faster than such a plan; 0: none, */
+  unsigned failed_size;          /* and how large it was */
 } gmlo_kept;
 
 /* How many regions are kept in each of the iterations that are compared. */
@@ -9401,7 +9401,8 @@ struct gmlake_offload_session {
   uint64_t steady_count; /* iterations in a row in which these were the same */
   unsigned varied;       /* known iterations with other sizes than the one before; up to a few */
   int is_open, is_held, is_busy;
-  uint32_t open_stream_id;
+  int is_delayed; /* since the last step has ended, by what the session did or waits for */
+  uint32_t open_stream_id, ended_stream_id;
   double measured[2];            /* bytes/s of the directions; 0: not yet */
   uint64_t region, first_region; /* the last region's number, from 1 on; this iteration's first */
   uint64_t open_region;          /* 0: none is open */
@@ -9572,6 +9573,7 @@ static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_fence
     return 0;
   }
   c->seen[fence.stream_id] = fence.number;
+  s->is_delayed = 1;
   return 1;
 }
 
@@ -9669,8 +9671,7 @@ static uint32_t gmlo_session_learn(gmlake_offload_session *s, gmlo_session_tenso
   return g->learnt;
 }
 
-static void gmlo_session_learn_step(gmlake_offload_session *s, const gmlake_offload_step *step,
-                                    uint32_t begun) {
+static void gmlo_session_learn_step(gmlake_offload_session *s, const gmlake_offload_step *step) {
   gmlo_recording *l = gmlo_session_recorded(s);
   size_t i;
   if (l == NULL) return;
@@ -9681,7 +9682,6 @@ static void gmlo_session_learn_step(gmlake_offload_session *s, const gmlake_offl
     gmlo_recording_name(l, gmlo_session_learn(s, &s->tensors[id]),
                         writes ? GMLO_WRITES : GMLO_READS);
   }
-  if (!l->is_broken) l->steps[l->step_count - 1].begun = begun;
 }
 
 /* The step that a tensor is allocated in: the open one, or the next one. */
@@ -10270,7 +10270,10 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   void *stream = s->streams[stream_id]->stream;
   int code;
   if (gmlo_session_clears(s)) gmlo_session_clear(s, id, stream_id);
-  if (gmlo_space_wish(&s->space, id) != 0 && s->space.map_ns != 0) s->mapped_step = s->step;
+  if (gmlo_space_wish(&s->space, id) != 0 && s->space.map_ns != 0) {
+    s->mapped_step = s->step;
+    s->is_delayed = 1;
+  }
   gmlo_space_hold(&s->space, id, 0); /* it may get others */
   code = s->memory.commit(s->memory.user, range->range, range->used, range->chunks, stream);
   if (code == 0) gmlo_space_hold(&s->space, id, 1);
@@ -10324,6 +10327,7 @@ static int gmlo_session_copy_pieces(gmlake_offload_session *s, const gmlo_sessio
    copy needs. */
 static int gmlo_session_copy(gmlake_offload_session *s, gmlo_session_tensor *g, int direction) {
   uint32_t stream_id = (uint32_t)direction, begun = GMLAKE_OFFLOAD_NONE;
+  s->is_delayed = 1;
   if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, stream_id);
   if (!gmlo_session_copy_pieces(s, g, direction)) return 0;
   gmlo_session_only_use(s, g, stream_id);
@@ -10945,11 +10949,11 @@ static int gmlo_session_still_pays(const gmlake_offload_session *s) {
 static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
   gmlo_kept *kept = &s->kept;
   if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size)) {
-    if (kept->is_kept == NULL || kept->is_measured) {
-      int is_revert = kept->is_doubted || s->span_ns - kept->before_ns >= kept->before_ns / 8;
-      kept->is_doubted = 1;
-      if (is_revert) gmlo_session_revert(s);
-    } else {
+    int is_sure = kept->is_doubted || s->span_ns - kept->before_ns >= kept->before_ns / 8;
+    kept->is_doubted = 1;
+    if (is_sure && (kept->is_kept == NULL || kept->is_measured)) {
+      gmlo_session_revert(s);
+    } else if (is_sure) {
       kept->is_settled = 0;
       kept->failed_ns = s->span_ns;
       kept->failed_size = s->span_size;
@@ -11210,16 +11214,18 @@ static void gmlo_session_make(gmlake_offload_session *s) {
    all differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   int is_review = s->is_review;
-  if (s->sims.ns != NULL) {
-    if (gmlo_session_go_on(s) != 0) gmlo_session_decide(s);
-    return;
-  }
-  if (s->making.l != NULL) {
-    gmlo_session_make(s);
+  if (s->sims.ns != NULL || s->making.l != NULL) {
+    s->is_delayed = 1;
+    if (s->sims.ns == NULL) {
+      gmlo_session_make(s);
+    } else if (gmlo_session_go_on(s) != 0) {
+      gmlo_session_decide(s);
+    }
     return;
   }
   if (s->known < 0 || s->is_timed || s->alike_count + GMLO_VAIN < s->vain_count) return;
   if (s->timed == 0 && !(is_due && gmlo_session_is_over(s))) return;
+  s->is_delayed = 1;
   if (!gmlo_session_read_times(s)) return;
   s->timed = 0;
   s->is_review = 0;
@@ -11539,11 +11545,13 @@ static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   return tensor;
 }
 
-/* Memory may have to be mapped, or waited for, which a later iteration does not repeat: the step's
-   time counts from there on. */
+/* A step's time counts from the end of the one before: where the device waits for the host, that is
+   part of it. But what the session itself did since, or makes a stream wait for, a later iteration
+   does not repeat: the time of the step that is recorded counts from here on. */
 static void gmlo_session_restamp(gmlake_offload_session *s, uint32_t stream_id) {
   gmlo_recording *l = gmlo_session_recorded(s);
   if (l == NULL || !s->is_open || s->is_held || l->step_count == 0) return;
+  if (!s->is_delayed && l->step_count != 1 && s->ended_stream_id == stream_id) return;
   l->steps[l->step_count - 1].begun = gmlo_session_stamp(s, stream_id);
 }
 
@@ -11659,10 +11667,12 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   uint32_t ended;
   gmlo_session_close(s);
+  s->is_delayed = s->is_held;
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
   if (gmlo_session_is_moving(s))
     (void)gmlo_session_fence(s, s->open_stream_id); /* if it fails, a later fence is as good */
   ended = gmlo_session_stamp(s, s->open_stream_id);
+  s->ended_stream_id = s->open_stream_id;
   if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
   if (gmlo_session_is_planned(s)) result = gmlo_session_move(s);
   if (s->known < 0 || s->is_lost || (s->has_schedule && !s->is_drifted)) return result;
@@ -11857,7 +11867,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offload_step *step) {
   gmlake_offload_result result = gmlo_session_enter(session);
   gmlo_recording *l;
-  uint32_t begun = GMLAKE_OFFLOAD_NONE;
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (step == NULL || session->is_open || (step->reads == NULL && step->read_count != 0) ||
       (step->writes == NULL && step->write_count != 0)) {
@@ -11885,9 +11894,8 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
     gmlo_session_next_iteration(session);
   l = gmlo_session_recorded(session);
   if (l != NULL && session->is_held) l->is_broken = 1;
-  if (l != NULL) /* what the host did since the last step is no part of this one's time */
-    begun = gmlo_session_stamp(session, session->open_stream_id);
-  gmlo_session_learn_step(session, step, begun);
+  gmlo_session_learn_step(session, step);
+  gmlo_session_restamp(session, session->open_stream_id);
   gmlo_session_follow(session, step);
   return gmlo_session_exit(session, result);
 }
@@ -12049,6 +12057,7 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
   }
   *out_bytes = before - session->stats.device_bytes;
   if (*out_bytes < bytes) gmlo_session_revert(session);
+  session->is_delayed = 1;
   if (session->is_open) gmlo_session_restamp(session, session->open_stream_id);
   return gmlo_session_exit(session, result);
 }
