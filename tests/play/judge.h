@@ -22,6 +22,7 @@
 #define CELLS 16  /* chunks of a buffer */
 #define MEDDLINGS 16
 #define NOBODY (-1)
+#define BIT(result) (1u << (result))
 #define ALL_CALLS 200000 /* of one operation: it does not end */
 
 typedef struct moment { /* how much work of each stream */
@@ -140,7 +141,10 @@ static struct world {
   int mode;               /* the program's capture mode */
   int peers[3];
   uint64_t clock_ns, clock_reads;
-  gmlake_result injected, fatal; /* in this operation; in any */
+  /* The results that calls of a kind were made to have in this operation, as bits, as they may be
+     told; of ON_ANY those of all calls of the driver. */
+  unsigned injected[ON_HOST + 1];
+  gmlake_result fatal;           /* one that was injected, in any operation */
   size_t hits, hits_before;      /* calls made to fail; before this operation */
   int hit_kind, hit_code;        /* of the last one; what the driver answered */
   int is_lasting;                /* a fault that stays has hit */
@@ -170,7 +174,7 @@ static struct world {
   size_t reservations, hosts; /* that the lake has */
   size_t foreign_bytes;       /* all that was ever imported */
   uint64_t driver_calls, records, stream_waits, host_waits;
-  int host_stays, host_fails, handler_calls, is_handling;
+  int host_stays, handler_calls, is_handling;
   int locks_made, locks_before, locks_held; /* before: there was a lake */
   int held_outside;                         /* by the call that this is in the middle of */
   int is_checking;                          /* the judge calls gmlake_check */
@@ -473,7 +477,8 @@ static int may_lack_host(void) {
   w.all_mallocs++;
   if (!w.host_in || --w.host_in) return 0;
   w.host_in = w.host_stays ? 1 : 0;
-  w.host_fails = w.has_failed = 1;
+  w.injected[ON_HOST] = BIT(GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  w.has_failed = 1;
   w.hits++;
   w.hit_kind = ON_HOST;
   w.is_lasting |= w.host_stays;
@@ -594,7 +599,8 @@ static gmlake_result gate(int kind, int *code) {
   w.hits++;
   w.hit_kind = kind;
   w.failed[kind]++;
-  w.injected = result;
+  w.injected[kind] |= BIT(result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : result);
+  w.injected[ON_ANY] |= w.injected[kind];
   w.has_failed = 1;
   if (is_fatal(result)) w.fatal = result;
   if (is_fatal(result) && !w.lost && !(kind == ON_EXCHANGE && w.is_relaxed)) w.lost = result;
@@ -726,7 +732,7 @@ static gmlake_result see_unmap(void *user, uint64_t at, size_t bytes, int *code)
   while (at < end) {
     size_t place = map_above(at) - 1;
     map *m = w.maps[place];
-    if (!w.is_lost && !w.fatal && !(w.destroying == 2 && w.injected))
+    if (!w.is_lost && !w.fatal && !(w.destroying == 2 && w.injected[ON_ANY]))
       judge_behind(&w.known, &m->used, "unmapped while work may still use it");
     judge(!m->is_graphs || w.destroying || w.moving, "unmapped under a graph");
     at += m->of->bytes;

@@ -17,7 +17,6 @@
 #if !defined(SHARED_AS)
 #define SHARED_AS GMLAKE_HANDLE_POSIX_FD
 #endif
-#define BIT(result) (1u << (result))
 #define LACK (BIT(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) | BIT(GMLAKE_ERROR_LIMIT_REACHED))
 #define MAY(condition, result) ((condition) ? BIT(GMLAKE_ERROR_##result) : 0)
 
@@ -55,9 +54,10 @@ static int is_lack(gmlake_result result) { return result && LACK & BIT(result); 
 /* Where a fault has cost memory or addresses, later requests may fail for it. */
 static int is_crippled(void) { return w.lacks_addresses || stats().quarantined_bytes; }
 
-/* What the lake answers where a call of the driver has failed. */
-static gmlake_result excuse(void) {
-  return w.injected == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : w.injected;
+/* Whether a call that failed in this operation explains the result: one of the driver, or host
+   memory. */
+static int is_injected(gmlake_result result) {
+  return ((w.injected[ON_ANY] | w.injected[ON_HOST]) & BIT(result)) != 0;
 }
 
 static int is_strict; /* what stands behind a word is its result, whatever has failed */
@@ -71,25 +71,28 @@ static int is_fitting(gmlake_result result, int is_excused, unsigned may, gmlake
   if (is_lack(result) && is_lack(wanted)) return 1;
   if (!w.hits) return 0;
   if (is_lack(result) && may & BIT(result))
-    return is_lack(w.injected) || w.is_lasting || is_crippled();
+    return w.injected[ON_ANY] & LACK || w.is_lasting || is_crippled();
   return is_excused || result == plain || (result && may & BIT(result));
 }
 
-/* Whether an error that one failing call explains names that call, and its driver's code. */
+/* Whether an error that failing calls explain names one that failed so, and the driver's code. */
 static int names_call(const gmlake_error_info *info) {
-  const char *name = w.hit_kind == ON_HOST ? "" : backend_names[w.hit_kind];
+  const unsigned told = BIT(info->result);
   char number[16];
+  size_t kind = 0;
+  if (!is_injected(info->result) || w.injected[ON_HOST] & told) return 1; /* any call may lack it */
+  if (w.was_lost || w.seems_gone || is_lack(info->result)) return 1;
+  while (kind < ON_ANY && (!(w.injected[kind] & told) ||
+                           strncmp(info->call, backend_names[kind], strlen(backend_names[kind]))))
+    kind++;
   (void)snprintf(number, sizeof(number), "%d", w.hit_code);
-  return w.hits != w.hits_before + 1 || w.was_lost || w.seems_gone || is_lack(info->result) ||
-         (!strncmp(info->call, name, strlen(name)) &&
-          (w.hit_kind == ON_HOST || strstr(info->text, number)));
+  return kind < ON_ANY && (w.hits > w.hits_before + 1 || strstr(info->text, number));
 }
 
 /* Whether the call succeeded. Of the other results `may` and the faults explain, else it is a
    finding. Where the manual refuses, `plain` is not OK. */
 static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_result plain) {
-  const int is_excused = (w.injected && result == excuse()) || (w.fatal && is_fatal(result)) ||
-                         (w.host_fails && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  const int is_excused = is_injected(result) || (w.fatal && is_fatal(result));
   gmlake_error_info info;
   char rule[200];
   if (!is_exact()) disarm();
@@ -861,8 +864,8 @@ static int is_grown(const buffer *b, gmlake_result result, const char *call, siz
   const pool *from = &w.pools[b->pool];
   size_t missing = 0;
   for (; first < end; first++) missing += b->cells[first].id ? 0 : b->chunk;
-  judge(!(BIT(result) & LACK) || b->chunk != from->chunk || w.injected || w.host_fails ||
-            !is_servable(missing, 0, from),
+  judge(!(BIT(result) & LACK) || b->chunk != from->chunk || w.injected[ON_ANY] ||
+            w.injected[ON_HOST] || !is_servable(missing, 0, from),
         "a buffer was refused though free chunks would do");
   return is_done(result, call,
                  (missing ? LACK : 0) | MAY(captures(), CAPTURING) | MAY(from->asleep, ASLEEP),
@@ -1140,7 +1143,7 @@ static void do_sleep(int on) {
     if (keeps)
       p->keeps = 1;
     else if (p->asleep)
-      p->keeps = w.injected != 0; /* the driver may have taken back a part */
+      p->keeps = w.injected[ON_ANY] != 0; /* the driver may have taken back a part */
     if (!p->asleep)
       p->asleep = keeps ? 1 : 2;
     else if (!keeps)
@@ -1224,7 +1227,7 @@ static void do_admit(int on) {
       !(BIT(result) & LACK) || desc.stitch_bytes_min ||
           !is_servable(whole, now->flags & FLAG_S ? GMLAKE_NO_STITCH : list[0].flags & ~16u, from),
       "not admitted though whole free chunks would do");
-  judge(w.has_failed || w.injected || !result == !compared.lacking ||
+  judge(w.has_failed || w.injected[ON_ANY] || !result == !compared.lacking ||
             !(BIT(result) & (LACK | BIT(GMLAKE_OK))),
         "what lacks does not agree with the answer");
   sums.lacks -= (unsigned)(is_lack(result) && !w.is_handling); /* it is no request */
@@ -1365,7 +1368,7 @@ static void judge_step(void) {
   judge(!desc.limit_bytes || all.quarantined_bytes || all.reserved_bytes <= desc.limit_bytes,
         "more memory than the limit");
   for (i = 0; i <= POOLS; i++) keeps |= w.pools[i].keeps;
-  judge(keeps || w.injected || w.was_refused || !census().host_count,
+  judge(keeps || w.injected[ON_ANY] || w.was_refused || !census().host_count,
         "contents are kept on the host for a pool that is gone");
   if (is_exact() && w.hits && w.has_called) judge_all();
   if (is_strict    ? !w.is_lost
@@ -1439,8 +1442,7 @@ static gmlake_result end_lake(void) {
   int n;
   block *b = NULL;
   gmlake_result result;
-  w.injected = GMLAKE_OK;
-  w.host_fails = 0;
+  memset(w.injected, 0, sizeof(w.injected));
   w.calls = 0;
   w.hits_before = w.hits;
   w.was_lost = w.lost;
@@ -1466,7 +1468,8 @@ static gmlake_result end_lake(void) {
   result = gmlake_destroy(lake);
   judge((size_t)w.leaks_told == final.live_count + final.buffer_count, "what is left is not told");
   judge(w.was_lost ? result == w.was_lost
-                   : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
+        : result   ? w.injected[ON_ANY] & BIT(result)
+                   : !w.injected[ON_ANY] || w.failed[ON_EXCHANGE] || w.seems_gone,
         "gmlake_destroy");
   lake = NULL;
   judge(w.locks_made == w.locks_before && !w.locks_held, "a lock is left when the lake is gone");
@@ -1546,8 +1549,7 @@ static void perform(const op *o) {
       do_inside();
     return;
   }
-  w.injected = GMLAKE_OK;
-  w.host_fails = 0;
+  memset(w.injected, 0, sizeof(w.injected));
   w.handler_calls = 0;
   w.calls = 0;
   w.hits_before = w.hits;
@@ -1573,7 +1575,7 @@ static void perform(const op *o) {
 /* The call that it is in the middle of goes on as if nothing had happened to the program. */
 static void meddle(const struct meddling *m) {
   const op *outer = now;
-  const gmlake_result injected = w.injected;
+  unsigned injected[ON_HOST + 1];
   const size_t at = w.at, calls = w.calls, hits_before = w.hits_before;
   const int named = w.named, has_called = w.has_called, is_recalled = w.is_recalled;
   const int was_inside = w.is_inside, held_outside = w.held_outside;
@@ -1582,6 +1584,7 @@ static void meddle(const struct meddling *m) {
   const char *plans = asked.plans, *drops = asked.drops;
   const block *leaving = w.leaving;
   const uint64_t faults = counts.faults;
+  memcpy(injected, w.injected, sizeof(injected));
   w.is_inside = 1;
   w.is_handling = 0;
   w.held_outside = w.locks_held;
@@ -1598,7 +1601,7 @@ static void meddle(const struct meddling *m) {
   w.held_outside = held_outside;
   counts.faults = faults;
   now = outer;
-  w.injected = injected;
+  memcpy(w.injected, injected, sizeof(injected));
   w.at = at;
   w.calls = calls;
   w.hits_before = hits_before;
@@ -1679,8 +1682,8 @@ static void create_lake(void) {
   for (;;) {
     const size_t hits = w.hits;
     w.driver_calls = 0;
-    w.lost = w.injected = GMLAKE_OK;
-    w.host_fails = 0;
+    w.lost = GMLAKE_OK;
+    memset(w.injected, 0, sizeof(w.injected));
     memset(w.failed, 0, sizeof(w.failed));
     lake = NULL;
     memset(&why, 0, sizeof(why));
@@ -1693,8 +1696,7 @@ static void create_lake(void) {
     if (!result && desc.peer_count)
       memset((int *)(uintptr_t)desc.peer_devices, 0, desc.peer_count * sizeof(int));
     if (!result) return;
-    judge(w.hits > hits && result == (w.host_fails ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : excuse()),
-          "gmlake_create fails");
+    judge(w.hits > hits && is_injected(result), "gmlake_create fails");
     judge(why.result == result && why.text[0] && names_call(&why), "gmlake_create says otherwise");
     judge_left();
     if (w.failed[ON_RELEASE] || w.failed[ON_UNMAP] || w.failed[ON_UNRESERVE])

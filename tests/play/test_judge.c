@@ -593,13 +593,22 @@ static gmlake_result properties_that_fail(void *user, gmlake_device_properties *
                                           int *out_code) {
   (void)user;
   (void)out;
-  w.hits++;
-  w.hit_kind = ON_MAP; /* as if that had failed */
+  w.hits += 2;
+  w.injected[ON_MAP] = BIT(GMLAKE_ERROR_DRIVER); /* as if that had failed, and this otherwise */
+  w.injected[ON_PROPERTIES] = BIT(GMLAKE_ERROR_UNSUPPORTED);
+  w.injected[ON_ANY] = w.injected[ON_MAP] | w.injected[ON_PROPERTIES];
   *out_code = w.hit_code = 999;
-  return w.injected = GMLAKE_ERROR_DRIVER;
+  return GMLAKE_ERROR_DRIVER;
+}
+
+static gmlake_result properties_that_fail_otherwise(void *user, gmlake_device_properties *out,
+                                                    int *out_code) {
+  (void)properties_that_fail(user, out, out_code);
+  return GMLAKE_ERROR_CAPTURING;
 }
 
 static void blames_another_call(void) { is_created_on(properties_that_fail); }
+static void fails_otherwise(void) { is_created_on(properties_that_fail_otherwise); }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
@@ -764,8 +773,9 @@ static const struct misdeed {
     {"a_lock_too_many_is_made", "{} Q", makes_a_lock_too_many,
      "gmlake_create makes other locks, or holds one"},
     {"another_call_is_blamed", "{} Q", blames_another_call, "gmlake_create says otherwise"},
+    {"another_failure_is_told", "{} Q", fails_otherwise, "gmlake_create fails"},
 };
-#define OF_LOCKS 17 /* of them, at the end: with the lake's locks */
+#define OF_LOCKS 18 /* of them, at the end: with the lake's locks */
 #define MISDEEDS (sizeof(misdeeds) / sizeof(misdeeds[0]))
 
 /* What the judge has counted is one more than what the lake tells. */

@@ -79,6 +79,9 @@ static const struct row {
     /* The judge's own mistake: without a capture mode no host memory can be given back. */
     {"contents stay where no call can be made",
      "{} P3 BA:3/8 +o.3=1@A -o.3@A EA S3:k fail:any=3R D3 xc"},
+    /* Another one: it knew the last of several failures alone, and the first is told. */
+    {"who grows is told why, though its undoing fails otherwise",
+     "{} fail:map=1N fail:release=1R +a=1"},
     /* Of planted defects (tests/tools/planted.txt) that few random programs meet. */
     {"a window stays where nothing was tried",
      "{} +a=4@A +b=426b@B -a@A +c=26 -c fail:any=3C* T:0"},
