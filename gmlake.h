@@ -820,7 +820,8 @@ typedef struct gmlake_step {
   size_t bytes;         /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks; BUFFER:
                            of one chunk */
   size_t asked_bytes;   /* ALLOC, FREE, USE: of the user; BUFFER: its max_bytes */
-  gmlake_stream stream; /* that the memory, or the waiting, is for; USE: that was named */
+  gmlake_stream stream; /* that the memory, or the waiting, is for, NONE if the driver has said
+                           meanwhile that it is gone; USE: that was named */
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole request */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
@@ -9698,9 +9699,12 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   if (!gmlk_grow_ensure(a, count) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, count); /* that is: the first so many */
+  r.reason = "another process's memory was mapped";
   result = gmlk_slots_fill(l, a, &slots, handles, &batch);
-  if (!result && !gmlk_index_ensure(&l->index, &l->host)) /* state_lock was released before */
-    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!result && !gmlk_index_ensure(&l->index, &l->host)) { /* state_lock was released before */
+    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
+    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY; /* the pool's end is told, too */
+  }
   if (result) gmlk_extra_free(l, extra);
   if (result && batch.calls && !l->lost && !strcmp(batch.call, "import_handle")) {
     const gmlake_handle *bad = batch.imports - 1; /* that the driver did not take */
@@ -9712,7 +9716,6 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   }
   if (result) return result;
   r.number = ++l->request_count;
-  r.reason = "another process's memory was mapped";
   gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
   r.grains = count << a->chunk_log;
   r.driver_ns = batch.ns;

@@ -81,6 +81,14 @@ static const row observer_rows[] = {
      "{granule:16 cap:4 observed} mark fail:access=1R* fail:unmap=1R* +x=1!R "
      "heard:GROW@0,0=1:growth_failed,_and_the_driver_refused_to_take_chunks_back "
      "heard:ALLOC,0=1" NOT_SERVED "heard:nothing fail:any=0R"},
+    /* The index is full, and has to grow when the memory is mapped. */
+    {"an_import_that_lacks_host_memory_is_told", TOGETHER,
+     "{granule:16 cap:16 share observed} +a=1/x xa [39 +*=512b ] mark host:9 ib=a!H "
+     "heard:GROW@n:another_process's_memory_was_mapped "
+     "heard:TRIM@n,0=1:the_chunks'_pool_was_destroyed heard:nothing"},
+    {"an_attempt_is_of_no_stream_that_has_gone_meanwhile", TOGETHER,
+     "{granule:16 cap:16 wait-first observed} +a=1@A ra@B hB -a@A +b=1@A mark fail:record=1I "
+     "+c=1@A heard:GROW heard:ALLOC@n,c=1 heard:nothing"},
     {"plans_have_reasons", TOGETHER,
      "{granule:16 cap:8 policy:1 observed} +z.3=4@n -z.3@n +a-d=1 -ac mark plan:3,c=1,a=1 +w=2 "
      "heard:STITCH,w=2" MAPPED "heard:ALLOC:the_policy_chose_this -w mark plan:2,a=512b +x=512b "

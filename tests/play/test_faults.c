@@ -9,6 +9,7 @@
 #include "small_lake.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 
 #include "cases.h"
 #include "options.h"
@@ -428,7 +429,7 @@ static size_t make_scenarios(scenario *all) {
       s->row = &rows[i];
       s->variant = &variants[v];
       (void)snprintf(s->name, sizeof(s->name), "%s/%s", rows[i].name, variants[v].name);
-      if (wanted.scenario ? !strcmp(s->name, wanted.scenario)
+      if (wanted.scenario ? !fnmatch(wanted.scenario, s->name, 0)
                           : count % wanted.shards == wanted.shard)
         kept++;
       count++;
@@ -450,7 +451,8 @@ static void parse_arguments(int argc, char **argv) {
   const option_row table[] = {
       {"full", OPTION_FLAG, &wanted.is_full, 0, 0, NULL, "all faults, not a sample: minutes"},
       {"shard", OPTION_TEXT, &shard, 0, 0, "I/N", "of N parts of the scenarios part I, from 0"},
-      {"scenario", OPTION_TEXT, &wanted.scenario, 0, 0, "NAME", "this one with all faults"},
+      {"scenario", OPTION_TEXT, &wanted.scenario, 0, 0, "NAMES",
+       "these with all faults, as in 'record-*/plain'"},
       {"play", OPTION_TEXT, &wanted.line, 0, 0, "LINE", "plays a line of language.h"},
       {"trace", OPTION_FLAG, &is_traced, 0, 0, NULL, "says what is done"},
   };
