@@ -48,6 +48,16 @@ static inline struct CMUnitTest *add_case(const char *name, CMUnitTestFunction r
   static void name(void **state __attribute__((unused)))
 #define CASE(name) CASE_BETWEEN(NULL, NULL, name)
 
+/* A case that `run` plays: in *state it finds a `type`, which begins with the function whose
+   parameters and body stand here, and goes on with what is said of it. */
+#define CASE_OF(type, run, parameters, name, ...)                                   \
+  static void name parameters;                                                      \
+  __attribute__((constructor(100 + __LINE__))) static void name##_is_a_case(void) { \
+    static const type said = {name, __VA_ARGS__};                                   \
+    (void)add_case(#name, run, &said);                                              \
+  }                                                                                 \
+  static void name parameters
+
 static inline int run_cases(const char *program) {
   return _cmocka_run_group_tests(program, cases, case_count, NULL, NULL);
 }

@@ -67,9 +67,42 @@ static void breaks_at(void *place, size_t bytes, uint64_t value, const char *tex
 
 static gmlk_block fake; /* of no tiling */
 
+/* ---- What a row is --------------------------------------------------------------------------- */
+
+typedef struct relation {
+  void (*act)(void);
+  const char *line;
+} relation;
+
+static const relation *played;
+
+static int acts(program *p, size_t at) {
+  (void)at;
+  played->act();
+  stage++;
+  return at < p->count;
+}
+
+static void a_relation(void **state) {
+  static program p;
+  const char *wrong, *rule;
+  played = (const relation *)*state;
+  stage = 0;
+  wrong = program_of(&p, played->line);
+  if (wrong) fail_msg("not of the language: %s", wrong);
+  p.options[OPT_EXACT] = 1;
+  rule = play(&p, acts);
+  if (rule) fail_msg("word %zu: %s", verdict.at + 1, rule);
+}
+
+/* RELATION(name, line) { what is broken behind the line }. */
+#define RELATION(name, line) CASE_OF(relation, a_relation, (void), name, line)
+
+#define LAID "{granule:16 cap:16} +z.3=8@n -z.3@n +a-h=1"
+
 /* ---- The lake, streams ----------------------------------------------------------------------- */
 
-static void the_lake(void) {
+RELATION(the_lake, "{granule:16 cap:8} P0 +a=512b@A -a@A +b=3000b") {
   gmlk_arena *a = &lake->home;
   gmlk_block *b = block_of('b');
   const size_t entry = gmlk_index_find(&lake->index, w.blocks[1].at);
@@ -95,7 +128,7 @@ static void the_lake(void) {
   breaks(lake->records.unused_count, 1, "R1: a record is lost");
 }
 
-static void chunks(void) {
+RELATION(chunks, "{granule:16 cap:8} P0:4 +z=2/0 +a=1") {
   gmlk_chunks *all = &lake->home.chunks;
   gmlk_chunk *chunk = all->items;
   breaks(chunk->handle, 0, "A5: a handle and a state differ");
@@ -113,7 +146,8 @@ static void chunks(void) {
 #define FIGURE(name) breaks(lake->stats.name, lake->stats.name + 1, "L1: " #name " is not what")
 
 /* Of everything that has a peak there is some. */
-static void figures(void) {
+RELATION(figures,
+         "{granule:16 cap:16} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 N0:2^1 z0:1 +p=1@A rp@B hB -p@A") {
   gmlake_stats *s = &lake->stats;
   (void)GMLK_CHECK_FIGURES(FIGURE);
   breaks(lake->index.count, lake->index.count + 1, "I1: the index has more than live blocks");
@@ -122,7 +156,7 @@ static void figures(void) {
 }
 
 /* A and B have worked, C is forgotten, D is captured. */
-static void numbers(void) {
+RELATION(numbers, "{granule:16 cap:16} P0 P1 +a=1@A -a@A +b=1@B -b@B +c=512b@C -c@C fC BD:0/0") {
   gmlk_streams *all = &lake->streams;
   gmlk_stream *b = number_of('B'), *captured = number_of('D');
   breaks(b->capture, captured->capture, "F5: a capture is another stream's");
@@ -140,7 +174,7 @@ static void numbers(void) {
 }
 
 /* Of three epochs with an event each, and one that is open. */
-static void fences(void) {
+RELATION(fences, "{granule:16 cap:8} +z=512b@B -z@B +a-d=1@A hA -a-c@A") {
   gmlk_stream *s = number_of('A');
   gmlk_fence *fence = s->fences;
   gmlk_block *b = tile_of('a');
@@ -161,14 +195,14 @@ static void fences(void) {
 }
 
 /* B waits on the device for what A freed. */
-static void waits_on_the_device(void) {
+RELATION(waits_on_the_device, "{granule:16 cap:2} +a=2@A hA -a@A +b=2@B at:b=a") {
   gmlk_stream *s = number_of('B');
   is(lake->streams.items[s->waited] == number_of('A'));
   breaks(s->waited_epoch, number_of('A')->epoch, "F6: a wait is for an epoch to come");
 }
 
 /* a is live and recorded on B; c and d wait for B, and were freed in this order. */
-static void recorded_streams(void) {
+RELATION(recorded_streams, "{granule:16 cap:16} +a=1@A ra@B +c=1@A rc@B +d=1@A rd@B hB -cd@A") {
   gmlk_block *b = block_of('a'), *c = tile_of('c');
   gmlk_extra *note = b->as.extra, *first = c->as.extra;
   gmlk_stream *s = number_of('B');
@@ -194,7 +228,7 @@ static void recorded_streams(void) {
 
 /* ---- Free memory ----------------------------------------------------------------------------- */
 
-static void bins(void) {
+RELATION(bins, "{granule:16 cap:8} +a=1@n +b=512b@n -a@n") {
   gmlk_block *b = lake->home.begin.next;
   gmlk_bins *clean = lake->home.bins[GMLK_CLEAN];
   const unsigned bin = gmlk_bin_of(b->its.hole);
@@ -222,7 +256,7 @@ static void bins(void) {
 }
 
 /* A gap of one chunk between two blocks, and what is set aside for small ones behind. */
-static void gaps(void) {
+RELATION(gaps, LAID " -b@n T:0 released=1") {
   gmlk_block *gap = lake->home.gaps;
   is(gap->state == GMLK_UNBACKED && !gap->as.children.less && !gap->as.children.more);
   breaks(gap->its.hole, gap->its.hole * 2, "A7: a gap is not found");
@@ -230,7 +264,7 @@ static void gaps(void) {
 }
 
 /* A run of a stream's and clean memory, its second block, and one more. */
-static void runs(void) {
+RELATION(runs, "{granule:16 cap:8} +z.3=8@n -z.3@n +a-h=1@C -bdf@n -ace@C") {
   gmlk_block *lead = lake->home.begin.next, **root = &lake->home.bins[lead->stream]->second_blocks;
   is(lead->its.hole == 6 * C / 512 && *root == lead->next->next);
   breaks(lead->its.hole, lead->grains, "A3: a hole's size is wrong");
@@ -239,7 +273,7 @@ static void runs(void) {
   breaks(*root, lead->prev, "A3: a run's second block is not in the tree");
 }
 
-static void neighbours(void) {
+RELATION(neighbours, "{granule:16 cap:8 policy:4} a:/c +z.3=3@n -z.3@n +a-c=1 -ab") {
   gmlk_block *first = lake->home.begin.next;
   is(first->flags == GMLK_APART && first->next->flags == GMLK_APART);
   first->flags = 0;
@@ -247,7 +281,7 @@ static void neighbours(void) {
 }
 
 /* What is set aside for small blocks. */
-static void small_reserve(void) {
+RELATION(small_reserve, "{granule:16 cap:72} +x=31@A +a=512b@A") {
   gmlk_arena *a = &lake->home;
   gmlk_block *c = a->small.reserve;
   if (!stage) {
@@ -269,7 +303,7 @@ static void small_reserve(void) {
 /* ---- Windows --------------------------------------------------------------------------------- */
 
 /* Two windows of two chunks, w that is live and one that is idle. */
-static void addresses(void) {
+RELATION(addresses, LAID " -aceg +v=2 +w=2 -v") {
   gmlk_space *space = &lake->home.window_space;
   gmlk_window *live = gmlk_window_from_block(block_of('w')), *idle = lake->home.windows.idle_first;
   gmlk_block *va = space->end.prev;
@@ -287,7 +321,7 @@ static void addresses(void) {
 }
 
 /* w is live. */
-static void live_windows(void) {
+RELATION(live_windows, LAID " -ac +w=2") {
   gmlk_block *self = block_of('w');
   gmlk_window *live = gmlk_window_from_block(self);
   gmlk_block *tile = live->pieces[1].block, *block = block_of('b');
@@ -306,7 +340,7 @@ static void live_windows(void) {
 }
 
 /* Of two spans, each a chunk. */
-static void idle_windows(void) {
+RELATION(idle_windows, "{granule:16 cap:8} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 -w") {
   const uint32_t half = C / 512 / 2;
   gmlk_windows *all = &lake->home.windows;
   gmlk_window *window = all->idle_first;
@@ -329,7 +363,7 @@ static void idle_windows(void) {
 }
 
 /* One waits until what was put in its way is freed; another carries the tag of work under way. */
-static void blocked_windows(void) {
+RELATION(blocked_windows, LAID " -ac +w=2 -w +a=1 hA -eg@A +v=2@A -v@A") {
   gmlk_window *window = (gmlk_window *)(void *)lake->home.windows.blocked;
   gmlk_block *b = block_of('a');
   is(window && window->key == GMLK_BLOCKED + b->u.serial);
@@ -350,7 +384,9 @@ static gmlk_alias *window_that_stays(const gmlk_arena *a) {
 }
 
 /* Quarantined: perhaps mapped in part. */
-static void windows_that_stay(void) {
+RELATION(windows_that_stay,
+         "{granule:16 cap:4} +z.3=3@n -z.3@n +a-c=1 -ac fail:access=1R* fail:unmap=1R* +w=2!R "
+         "fail:any=0R") {
   gmlk_alias *window = window_that_stays(&lake->home);
   is(window != NULL);
   breaks(window->mapped, window->chunk_count + 1, "V2: more or less is mapped");
@@ -362,7 +398,7 @@ static void windows_that_stay(void) {
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
 /* One has a hole and memory behind it, the other two chunks, and one more that is still mapped. */
-static void buffers(void) {
+RELATION(buffers, "{granule:16 chunk:2 cap:16} N0:2^1 z0:2 d0:0,1 N1:4^1 z1:3 z1:2") {
   gmlake_buffer *holed = w.buffers[0].value, *b = w.buffers[1].value;
   gmlk_arena *a = b->arena;
   breaks(b->count, 3, "B1: a buffer's committed pages are wrong");
@@ -386,7 +422,7 @@ static void buffers(void) {
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
 /* One that sleeps with a block, a window and a buffer; a chunk could not be released. */
-static void sleepers(void) {
+RELATION(sleepers, "{granule:16 cap:16} P0 N0:4/0^2 z0:1 +z.3=4@n/0 -z.3@n +a-d=1/0 -ac +w=2/0") {
   gmlk_arena *a = pool_0();
   gmlk_chunk *first = a->chunks.items;
   if (!stage) {
@@ -400,7 +436,7 @@ static void sleepers(void) {
 }
 
 /* What other processes know: a block, live and freed; then none. */
-static void shared_memory(void) {
+RELATION(shared_memory, "{granule:16 cap:8 share} +a=1/x +b=1 xa") {
   gmlk_arena *a = &lake->home;
   gmlk_block *b = stage ? tile_of('a') : block_of('a');
   gmlk_chunk *chunk = &a->chunks.items[b->at >> a->chunk_log];
@@ -419,13 +455,14 @@ static void shared_memory(void) {
 }
 
 /* A pool that is lent, with a borrower. */
-static void loans(void) {
+RELATION(loans, "{granule:16 cap:8} P0 BA:0/0 +a=2@A -a@A EA l0@A +b=1@A/t") {
   if (stage) return;
   breaks(lake->loan_count, 0, "F5: a count of streams or captures is wrong");
   then("-b@A L0@A");
 }
 
-static void what_stays_with_the_driver_may_exceed_a_limit(void) {
+RELATION(what_stays_with_the_driver_may_exceed_a_limit,
+         "{granule:16 cap:8} P0:4 +a=1/0 -a fail:release=1R T:0!R quarantined=1") {
   is(lake->stats.quarantined_bytes != 0 && pool_0()->chunks.quarantined_count);
   pool_0()->limit_bytes = lake->desc.limit_bytes = C / 2;
   holds();
@@ -444,7 +481,7 @@ static void fail_next(unsigned char kind, size_t in, unsigned char result, int s
 }
 
 /* One that has no table of windows, and one that was never given addresses. */
-static void dead_pools_that_never_lived(void) {
+RELATION(dead_pools_that_never_lived, "{granule:16 cap:8}") {
   gmlake_pool *pool = NULL;
   size_t n;
   for (n = 1; n < 20 && !lake->released_pools; n++) {
@@ -465,90 +502,18 @@ static void dead_pools_that_never_lived(void) {
 }
 
 /* With windows that were idle, */
-static void dead_pools(void) {
+RELATION(dead_pools,
+         "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 -wb fail:unreserve=1R* D0 "
+         "fail:any=0R") {
   is(lake->released_pools && !window_that_stays(&lake->released_pools->arena));
   breaks(lake->stats.quarantined_bytes, 1, "L1: quarantined_bytes is not what a walk counts");
 }
 
 /* or that could not be unmapped. */
-static void dead_pools_with_quarantined_windows(void) {
+RELATION(dead_pools_with_quarantined_windows,
+         "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 -wb fail:unmap=1R* T:0!R "
+         "fail:unreserve=1R* D0 fail:any=0R") {
   is(lake->released_pools && window_that_stays(&lake->released_pools->arena));
-}
-
-/* ---- Rows ------------------------------------------------------------------------------------ */
-
-#define LAID "{granule:16 cap:16} +z.3=8@n -z.3@n +a-h=1"
-
-static const struct relation {
-  const char *name, *line;
-  void (*act)(void);
-} relations[] = {
-    {"the_lake", "{granule:16 cap:8} P0 +a=512b@A -a@A +b=3000b", the_lake},
-    {"chunks", "{granule:16 cap:8} P0:4 +z=2/0 +a=1", chunks},
-    {"figures",
-     "{granule:16 cap:16} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 N0:2^1 z0:1 +p=1@A rp@B hB -p@A",
-     figures},
-    {"numbers", "{granule:16 cap:16} P0 P1 +a=1@A -a@A +b=1@B -b@B +c=512b@C -c@C fC BD:0/0",
-     numbers},
-    {"fences", "{granule:16 cap:8} +z=512b@B -z@B +a-d=1@A hA -a-c@A", fences},
-    {"waits_on_the_device", "{granule:16 cap:2} +a=2@A hA -a@A +b=2@B at:b=a", waits_on_the_device},
-    {"recorded_streams", "{granule:16 cap:16} +a=1@A ra@B +c=1@A rc@B +d=1@A rd@B hB -cd@A",
-     recorded_streams},
-    {"bins", "{granule:16 cap:8} +a=1@n +b=512b@n -a@n", bins},
-    {"gaps", LAID " -b@n T:0 released=1", gaps},
-    {"runs", "{granule:16 cap:8} +z.3=8@n -z.3@n +a-h=1@C -bdf@n -ace@C", runs},
-    {"neighbours", "{granule:16 cap:8 policy:4} a:/c +z.3=3@n -z.3@n +a-c=1 -ab", neighbours},
-    {"small_reserve", "{granule:16 cap:72} +x=31@A +a=512b@A", small_reserve},
-    {"addresses", LAID " -aceg +v=2 +w=2 -v", addresses},
-    {"live_windows", LAID " -ac +w=2", live_windows},
-    {"idle_windows", "{granule:16 cap:8} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 -w", idle_windows},
-    {"blocked_windows", LAID " -ac +w=2 -w +a=1 hA -eg@A +v=2@A -v@A", blocked_windows},
-    {"windows_that_stay",
-     "{granule:16 cap:4} +z.3=3@n -z.3@n +a-c=1 -ac fail:access=1R* fail:unmap=1R* +w=2!R "
-     "fail:any=0R",
-     windows_that_stay},
-    {"buffers", "{granule:16 chunk:2 cap:16} N0:2^1 z0:2 d0:0,1 N1:4^1 z1:3 z1:2", buffers},
-    {"sleepers", "{granule:16 cap:16} P0 N0:4/0^2 z0:1 +z.3=4@n/0 -z.3@n +a-d=1/0 -ac +w=2/0",
-     sleepers},
-    {"shared_memory", "{granule:16 cap:8 share} +a=1/x +b=1 xa", shared_memory},
-    {"loans", "{granule:16 cap:8} P0 BA:0/0 +a=2@A -a@A EA l0@A +b=1@A/t", loans},
-    {"what_stays_with_the_driver_may_exceed_a_limit",
-     "{granule:16 cap:8} P0:4 +a=1/0 -a fail:release=1R T:0!R quarantined=1",
-     what_stays_with_the_driver_may_exceed_a_limit},
-    {"dead_pools_that_never_lived", "{granule:16 cap:8}", dead_pools_that_never_lived},
-    {"dead_pools",
-     "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 -wb fail:unreserve=1R* D0 "
-     "fail:any=0R",
-     dead_pools},
-    {"dead_pools_with_quarantined_windows",
-     "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 -wb fail:unmap=1R* T:0!R "
-     "fail:unreserve=1R* D0 fail:any=0R",
-     dead_pools_with_quarantined_windows},
-};
-#define RELATIONS (sizeof(relations) / sizeof(relations[0]))
-
-static const struct relation *played;
-
-static int acts(program *p, size_t at) {
-  (void)at;
-  played->act();
-  stage++;
-  return at < p->count;
-}
-
-static void a_relation(void **state) {
-  static program p;
-  const char *wrong, *rule;
-  played = (const struct relation *)*state;
-  memset(p.options, 0, sizeof(p.options));
-  p.count = 0;
-  stage = 0;
-  reading_unit = UNIT;
-  wrong = program_read(&p, played->line);
-  if (wrong) fail_msg("not of the language: %s", wrong);
-  p.options[OPT_EXACT] = 1;
-  rule = play(&p, acts);
-  if (rule) fail_msg("word %zu: %s", verdict.at + 1, rule);
 }
 
 static int was_told(const char *text, size_t length) {
@@ -580,9 +545,7 @@ static void each_text_is_told(void **state) {
 }
 
 int main(void) {
-  size_t i;
   is_strict = 1;
-  for (i = 0; i < RELATIONS; i++) add_case(relations[i].name, a_relation, &relations[i]);
   add_case("each_text_is_told", each_text_is_told, NULL);
   return run_cases("invariants");
 }

@@ -128,11 +128,8 @@ static void a_scene(void **state) {
   playing.of = s;
   for (left = s->from; left < s->to; left++) {
     const char *rule;
-    memset(p.options, 0, sizeof(p.options));
-    p.count = 0;
-    reading_unit = UNIT;
     is_strict = 1;
-    if (program_read(&p, s->build)) fail_msg("not of the language: %s", s->build);
+    if (program_of(&p, s->build)) fail_msg("not of the language: %s", s->build);
     p.options[OPT_EXACT] = 1;
     playing.left = left;
     playing.stage = 0;

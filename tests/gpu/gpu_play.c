@@ -118,10 +118,7 @@ static int play_words(const char *line) {
   static program p;
   char words[1024];
   (void)snprintf(words, sizeof(words), "{granule:%zu books %s", granule / UNIT, line + 1);
-  memset(p.options, 0, sizeof(p.options));
-  p.count = 0;
-  reading_unit = UNIT;
-  if (program_read(&p, strstr(line, "granule:") ? line : words)) {
+  if (program_of(&p, strstr(line, "granule:") ? line : words)) {
     (void)printf("not of the language: %s\n", line);
     return 1;
   }

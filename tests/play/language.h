@@ -715,6 +715,14 @@ static inline const char *program_read(program *p, const char *line) {
   return reader.is_wrong || *reader.at ? reader.at : NULL;
 }
 
+/* The line is all of the program; NULL, or where it is wrong. */
+static inline const char *program_of(program *p, const char *line) {
+  memset(p->options, 0, sizeof(p->options));
+  p->count = 0;
+  reading_unit = UNIT;
+  return program_read(p, line);
+}
+
 /* ---- To text --------------------------------------------------------------------------------- */
 
 typedef struct size_text {

@@ -1843,7 +1843,7 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
 /* Plays a line and says what is found; 2: it is none of the language, 1: something is. */
 static inline int play_line(const char *line) {
   static program p;
-  const char *wrong = program_read(&p, line), *rule;
+  const char *wrong = program_of(&p, line), *rule;
   if (wrong) {
     (void)fprintf(stderr, "not of the language: %s\n", wrong);
     return 2;

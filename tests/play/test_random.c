@@ -107,10 +107,7 @@ static const struct row {
 static void a_line_breaks_no_rule(void **state) {
   static program p;
   const struct row *r = (const struct row *)*state;
-  const char *wrong, *rule;
-  memset(p.options, 0, sizeof(p.options));
-  p.count = 0;
-  wrong = program_read(&p, r->line);
+  const char *wrong = program_of(&p, r->line), *rule;
   if (wrong) fail_msg("not of the language: %s", wrong);
   rule = play(&p, NULL);
   if (rule) fail_msg("%s", rule);

@@ -19,12 +19,8 @@
 /* Chunks are the unit of a row's words. */
 static const char *play_row(const char *words, int how) {
   static program p;
-  const char *wrong;
+  const char *wrong = program_of(&p, words);
   size_t i;
-  memset(p.options, 0, sizeof(p.options));
-  p.count = 0;
-  reading_unit = UNIT;
-  wrong = program_read(&p, words);
   if (wrong) {
     (void)fprintf(stderr, "not of the language: %s\n", wrong);
     w.program = NULL;

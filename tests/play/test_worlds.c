@@ -636,11 +636,9 @@ static void explore(void **state) {
   with = c;
   memset(&search, 0, sizeof(search));
   memset(&trial, 0, sizeof(trial));
-  memset(p.options, 0, sizeof(p.options));
-  p.count = 0;
   grow_search();
   list_phrases();
-  if (program_read(&p, c->line)) fail_msg("not of the language: %s", c->line);
+  if (program_of(&p, c->line)) fail_msg("not of the language: %s", c->line);
   first = p.count;
   try_line(&p, 1);
   for (at = 0; at < search.count && search.nodes[at].depth < depth; at++) {

@@ -8,10 +8,7 @@
 /* Plays a line; `look` is called before its first word and behind each. */
 static void plays(const char *line, void (*look)(void)) {
   static program p;
-  const char *wrong, *rule;
-  memset(p.options, 0, sizeof(p.options));
-  p.count = 0;
-  wrong = program_read(&p, line);
+  const char *wrong = program_of(&p, line), *rule;
   if (wrong) fail_msg("not of the language: %s", wrong);
   beside = look;
   rule = play(&p, NULL);

@@ -76,9 +76,46 @@ static void cost(size_t times) {
   begin();
 }
 
+/* ---- What a row is --------------------------------------------------------------------------- */
+
+typedef struct row {
+  void (*measure)(size_t count);
+  int exports; /* on a mock that has memory */
+} row;
+
+/* Beside 16 times as much nothing takes twice as long. */
+static void a_row(void **state) {
+  const row *r = (const row *)*state;
+  size_t i;
+  need_steps();
+  for (side = 0; side < 2; side++) {
+    const size_t count = side ? MANY : FEW;
+    cost_count = 0;
+    if (r->exports) {
+      prepare(2 * count);
+      desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+      open_lake();
+      open_streams();
+    } else {
+      open_large();
+    }
+    r->measure(count);
+    if (side == 0) assert_ok(gmlake_check(lake));
+    assert_ok(gmlake_destroy(lake));
+    close_mock();
+  }
+  for (i = 0; i < cost_count; i++)
+    if (costs[1][i] > 2 * costs[0][i])
+      fail_msg("%d: %d steps beside %d, %d beside %d", (int)i, (int)costs[0][i], (int)FEW,
+               (int)costs[1][i], (int)MANY);
+}
+
+#define ROW(name) CASE_OF(row, a_row, (size_t count), name, 0)
+#define ROW_OF_EXPORTS(name) CASE_OF(row, a_row, (size_t count), name, 1)
+
 /* ---- Memory that is clean and memory of a stream, in turn ------------------------------------ */
 
-static void runs(size_t count) {
+ROW(runs) {
   size_t i;
   get_many(count, 512, s);
   put_every(0, 2, count, NONE);
@@ -101,7 +138,7 @@ static void runs(size_t count) {
 }
 
 /* The same by an event that completes, without GMLAKE_STREAM_NONE. */
-static void swept_runs(size_t count) {
+ROW(swept_runs) {
   gmlake_budget budget;
   get_many(count, 4096, s);
   put_every(0, 2, count, s);
@@ -119,7 +156,7 @@ static void swept_runs(size_t count) {
 /* ---- Questions ------------------------------------------------------------------------------- */
 
 /* Beside many live windows, each of two chunks that do not lie together. */
-static void questions(size_t count) {
+ROW(questions) {
   gmlake_alloc_desc wanted = request(512, 0, NULL);
   gmlake_map_entry info;
   gmlake_query_info answer;
@@ -143,7 +180,7 @@ static void questions(size_t count) {
 }
 
 /* What is asked of all is asked of each. */
-static void lists(size_t count) {
+ROW(lists) {
   gmlake_map_entry *map;
   gmlake_stats figures;
   size_t entries;
@@ -164,7 +201,7 @@ static void lists(size_t count) {
 /* ---- Growth ---------------------------------------------------------------------------------- */
 
 /* Beside gaps that trim left, each of a chunk. */
-static void growth_beside_gaps(size_t count) {
+ROW(growth_beside_gaps) {
   gmlake_alloc_desc one_piece = request(2 * C, GMLAKE_NO_STITCH, NULL);
   void *ptr;
   size_t i;
@@ -196,7 +233,7 @@ static void grow(void) {
 }
 
 /* Beside frees that wait for a stream whose work goes on. */
-static void growth_beside_pending_frees(size_t count) {
+ROW(growth_beside_pending_frees) {
   free_behind_held(count);
   assert_int_equal(stats().pending_bytes, count * 512);
   grow();
@@ -208,7 +245,7 @@ static void growth_beside_pending_frees(size_t count) {
 }
 
 /* Beside free memory of a stream whose work goes on, in many pieces. */
-static void growth_beside_a_held_streams_memory(size_t count) {
+ROW(growth_beside_a_held_streams_memory) {
   gmlake_mock_stream_hold(mock, held);
   get_many(2 * count, 512, held);
   put_every(0, 2, 2 * count, held);
@@ -217,7 +254,7 @@ static void growth_beside_a_held_streams_memory(size_t count) {
 }
 
 /* Captures and loans of an empty pool, beside frees of other pools' blocks that wait. */
-static void captures_beside_pending_frees(size_t count) {
+ROW(captures_beside_pending_frees) {
   gmlake_pool *pool = open_pool(0);
   size_t i;
   free_behind_held(count);
@@ -247,7 +284,7 @@ static void *get_exported(gmlake_stream stream) {
 }
 
 /* Frees of exported memory, and trims that return it, beside frees that wait. */
-static void returns_beside_pending_frees(size_t count) {
+ROW_OF_EXPORTS(returns_beside_pending_frees) {
   void *exported[32];
   gmlake_budget budget;
   size_t i;
@@ -275,7 +312,7 @@ static void returns_beside_pending_frees(size_t count) {
 /* ---- Best fit -------------------------------------------------------------------------------- */
 
 /* Holes of one bin, all a grain too short: that there is none is found out once. */
-static void best_fit_beside_short_holes(size_t count) {
+ROW(best_fit_beside_short_holes) {
   size_t i;
   get_many(2 * count, C / 2, s);
   put_every(0, 1, 2 * count, s);
@@ -291,7 +328,7 @@ static void best_fit_beside_short_holes(size_t count) {
 static gmlk_block hole_blocks[MANY];
 
 /* Those that are long enough lie behind all others. */
-static void best_fit_behind_short_holes(size_t count) {
+ROW(best_fit_behind_short_holes) {
   gmlk_bins *holes;
   gmlk_host host;
   size_t i;
@@ -330,7 +367,7 @@ static void resize(gmlake_buffer *buffer, size_t chunks) {
 }
 
 /* Beside places behind buffers' fronts. */
-static void trim_beside_buffers(size_t count) {
+ROW(trim_beside_buffers) {
   gmlake_buffer *buffers[160];
   size_t i, each = 100;
   for (i = 0; i < count / each; i++) buffers[i] = new_buffer(each, each);
@@ -343,7 +380,7 @@ static void trim_beside_buffers(size_t count) {
 
 /* A chunk more and a chunk less, beside other buffers; then of memory that blocks left, beside what
    buffers gave up. */
-static void commits_beside_buffers(size_t count) {
+ROW(commits_beside_buffers) {
   gmlake_buffer *first = new_buffer(4, 2), *last = NULL;
   size_t i;
   for (i = 1; i < count; i++) last = new_buffer(4, 2);
@@ -360,69 +397,12 @@ static void commits_beside_buffers(size_t count) {
   cost(1);
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------ */
-
-static const struct row {
-  const char *name;
-  void (*measure)(size_t count);
-  int exports; /* on a mock that has memory */
-} rows[] = {
-    {"runs", runs, 0},
-    {"swept_runs", swept_runs, 0},
-    {"questions", questions, 0},
-    {"lists", lists, 0},
-    {"growth_beside_gaps", growth_beside_gaps, 0},
-    {"growth_beside_pending_frees", growth_beside_pending_frees, 0},
-    {"growth_beside_a_held_streams_memory", growth_beside_a_held_streams_memory, 0},
-    {"captures_beside_pending_frees", captures_beside_pending_frees, 0},
-    {"returns_beside_pending_frees", returns_beside_pending_frees, 1},
-    {"best_fit_beside_short_holes", best_fit_beside_short_holes, 0},
-    {"best_fit_behind_short_holes", best_fit_behind_short_holes, 0},
-    {"trim_beside_buffers", trim_beside_buffers, 0},
-    {"commits_beside_buffers", commits_beside_buffers, 0},
-};
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-static int drop_blocks(void **state) {
-  (void)state;
-  free(blocks);
-  blocks = NULL;
-  return 0;
-}
-
-/* Beside 16 times as much nothing takes twice as long. */
-static void a_row(void **state) {
-  const struct row *r = (const struct row *)*state;
-  size_t i;
-  need_steps();
-  for (side = 0; side < 2; side++) {
-    const size_t count = side ? MANY : FEW;
-    cost_count = 0;
-    if (r->exports) {
-      prepare(2 * count);
-      desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-      open_lake();
-      open_streams();
-    } else {
-      open_large();
-    }
-    r->measure(count);
-    if (side == 0) assert_ok(gmlake_check(lake));
-    assert_ok(gmlake_destroy(lake));
-    close_mock();
-  }
-  for (i = 0; i < cost_count; i++)
-    if (costs[1][i] > 2 * costs[0][i])
-      fail_msg("%d: %d steps beside %d, %d beside %d", (int)i, (int)costs[0][i], (int)FEW,
-               (int)costs[1][i], (int)MANY);
-}
-
 /* ---- Host memory ----------------------------------------------------------------------------- */
 
 static size_t metadata(void) { return stats().metadata_bytes; }
 
 /* What many blocks took serves as many again. */
-CASE_BETWEEN(NULL, drop_blocks, records_serve_again) {
+CASE(records_serve_again) {
   size_t full, n;
   open_large();
   get_many(MANY, 512, s);
@@ -437,8 +417,4 @@ CASE_BETWEEN(NULL, drop_blocks, records_serve_again) {
   finish();
 }
 
-int main(void) {
-  size_t i;
-  for (i = 0; i < ROWS; i++) add_case(rows[i].name, a_row, &rows[i])->teardown_func = drop_blocks;
-  return run_cases("cost");
-}
+int main(void) { return run_cases("cost"); }
