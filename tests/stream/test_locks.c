@@ -44,7 +44,7 @@ static void call_the_lake(void) {
   every.buffer = w.buffers[0].value;
   for (i = 0; every.buffer && i < EVERY_ROWS; i++) {
     const uint64_t before = w.state_locks;
-    if (every_rows[i].call == every_destroy) continue;
+    if (every_rows[i].call == call_destroy) continue;
     (void)every_rows[i].call();
     judge(w.state_locks > before, every_rows[i].name);
     is_well(every_rows[i].name);

@@ -29,152 +29,92 @@ static inline void every_close(void) {
 }
 #endif
 
+static struct every_out { /* what the calls below write to */
+  gmlake_query_info query;
+  gmlake_map_entry entry;
+  gmlake_stats stats;
+  gmlake_buffer_info buffer;
+  gmlake_budget budget;
+  size_t count;
+  void *ptr;
+} every_out;
+
 static gmlake_result every_alloc(void) {
   void *ptr = &ptr;
-  gmlake_result result = gmlake_alloc(lake, 0, NULL, &ptr);
+  const gmlake_result result = gmlake_alloc(lake, 0, NULL, &ptr);
   assert_null(ptr);
   return result;
 }
-static gmlake_result every_free(void) { return gmlake_free(lake, every.live, NULL); }
-static gmlake_result every_record(void) {
-  return gmlake_record_stream(lake, every.live, every.stream);
-}
-static gmlake_result every_mark(void) {
-  return gmlake_mark_stream(lake, NULL, GMLAKE_STREAM_PLAIN);
-}
-static gmlake_result every_forget(void) { return gmlake_forget_stream(lake, NULL); }
-static gmlake_result every_get_pieces(void) {
-  size_t count;
-  return gmlake_get_pieces(lake, every.live, NULL, 0, &count);
-}
-static gmlake_alloc_desc nothing; /* is wanted */
-static gmlake_result every_query(void) {
-  gmlake_query_info info;
-  return gmlake_query(lake, &nothing, NULL, &info);
-}
-static gmlake_result every_find(void) {
-  gmlake_map_entry info;
-  return gmlake_find(lake, every.live, &info);
-}
-static gmlake_result every_get_chunks(void) {
-  size_t count;
-  return gmlake_get_chunks(lake, every.live, NULL, 0, &count);
-}
-static gmlake_result every_get_map(void) {
-  size_t count;
-  return gmlake_get_map(lake, NULL, 0, &count);
-}
-static gmlake_result every_reserve(void) { return gmlake_reserve(lake, NULL, 0, NULL); }
+static const gmlake_alloc_desc every_wish; /* for nothing */
 static gmlake_result every_admit(void) {
   size_t lacking = 1;
-  const gmlake_result result = gmlake_admit(lake, &nothing, 1, NULL, &lacking);
+  const gmlake_result result = gmlake_admit(lake, &every_wish, 1, NULL, &lacking);
   assert_int_equal(lacking, 0);
   return result;
 }
-static gmlake_result every_pool_get_stats(void) {
-  gmlake_stats now;
-  return gmlake_pool_get_stats(lake, every.pool, &now);
-}
-static gmlake_result every_pool_create(void) {
-  return gmlake_pool_create(lake, NULL, &every.made_pool);
-}
-static gmlake_result every_pool_destroy(void) {
-  return gmlake_pool_destroy(lake, every.made_pool ? every.made_pool : every.pool);
-}
-static gmlake_result every_pool_lend(void) { return gmlake_pool_lend(lake, every.pool, NULL); }
-static gmlake_result every_pool_recall(void) { return gmlake_pool_recall(lake, every.pool, NULL); }
-static gmlake_result every_pool_sleep(void) {
-  return gmlake_pool_sleep(lake, every.pool, GMLAKE_SLEEP_DROP, NULL);
-}
-static gmlake_result every_pool_wake(void) { return gmlake_pool_wake(lake, every.pool); }
-static gmlake_result every_export(void) {
-  size_t count;
-  return gmlake_export(lake, every.live, GMLAKE_HANDLE_POSIX_FD, NULL, 0, &count);
-}
 static gmlake_result every_import(void) {
   gmlake_handle handle;
-  void *ptr;
   memset(&handle, 0, sizeof(handle));
-  return gmlake_import(lake, &handle, 1, &ptr);
+  return gmlake_import(lake, &handle, 1, &every_out.ptr);
 }
-static gmlake_result every_capture_begin(void) {
-  return gmlake_capture_begin(lake, every.stream, every.pool);
-}
-static gmlake_result every_capture_end(void) { return gmlake_capture_end(lake, every.stream); }
 static gmlake_result every_buffer_create(void) {
   gmlake_buffer_desc wanted;
   memset(&wanted, 0, sizeof(wanted));
   wanted.max_bytes = wanted.chunk_bytes = every.chunk;
   return gmlake_buffer_create(lake, &wanted, &every.made_buffer);
 }
-static gmlake_result every_buffer_destroy(void) {
-  return gmlake_buffer_destroy(lake, every.made_buffer ? every.made_buffer : every.buffer, NULL);
-}
-static gmlake_result every_buffer_resize(void) {
-  return gmlake_buffer_resize(lake, every.buffer, every.chunk, NULL);
-}
 static gmlake_result every_buffer_commit(void) {
   uint32_t chunk = GMLAKE_ANY_CHUNK;
   return gmlake_buffer_commit(lake, every.buffer, every.chunk, every.chunk, &chunk, NULL);
 }
-static gmlake_result every_buffer_discard(void) {
-  return gmlake_buffer_discard(lake, every.buffer, every.chunk, every.chunk, NULL);
-}
-static gmlake_result every_buffer_get_info(void) {
-  gmlake_buffer_info info;
-  return gmlake_buffer_get_info(lake, every.buffer, &info);
-}
-static gmlake_result every_trim(void) { return gmlake_trim(lake, 0, NULL); }
-static gmlake_result every_get_stats(void) {
-  gmlake_stats now;
-  return gmlake_get_stats(lake, &now);
-}
-static gmlake_result every_reset_peaks(void) { return gmlake_reset_peaks(lake); }
-static gmlake_result every_get_budget(void) {
-  gmlake_budget budget;
-  return gmlake_get_budget(lake, &budget);
-}
-static gmlake_result every_check(void) { return gmlake_check(lake); }
-static gmlake_result every_destroy(void) { return gmlake_destroy(lake); }
+
+#define EVERY_CALL(X)                                                                           \
+  X(alloc, every_alloc())                                                                       \
+  X(free, gmlake_free(lake, every.live, NULL))                                                  \
+  X(record_stream, gmlake_record_stream(lake, every.live, every.stream))                        \
+  X(mark_stream, gmlake_mark_stream(lake, NULL, GMLAKE_STREAM_PLAIN))                           \
+  X(forget_stream, gmlake_forget_stream(lake, NULL))                                            \
+  X(get_pieces, gmlake_get_pieces(lake, every.live, NULL, 0, &every_out.count))                 \
+  X(query, gmlake_query(lake, &every_wish, NULL, &every_out.query))                             \
+  X(find, gmlake_find(lake, every.live, &every_out.entry))                                      \
+  X(get_chunks, gmlake_get_chunks(lake, every.live, NULL, 0, &every_out.count))                 \
+  X(get_map, gmlake_get_map(lake, NULL, 0, &every_out.count))                                   \
+  X(reserve, gmlake_reserve(lake, NULL, 0, NULL))                                               \
+  X(admit, every_admit())                                                                       \
+  X(pool_get_stats, gmlake_pool_get_stats(lake, every.pool, &every_out.stats))                  \
+  X(pool_create, gmlake_pool_create(lake, NULL, &every.made_pool))                              \
+  X(pool_destroy, gmlake_pool_destroy(lake, every.made_pool ? every.made_pool : every.pool))    \
+  X(pool_lend, gmlake_pool_lend(lake, every.pool, NULL))                                        \
+  X(pool_recall, gmlake_pool_recall(lake, every.pool, NULL))                                    \
+  X(pool_sleep, gmlake_pool_sleep(lake, every.pool, GMLAKE_SLEEP_DROP, NULL))                   \
+  X(pool_wake, gmlake_pool_wake(lake, every.pool))                                              \
+  X(export, gmlake_export(lake, every.live, GMLAKE_HANDLE_POSIX_FD, NULL, 0, &every_out.count)) \
+  X(import, every_import())                                                                     \
+  X(capture_begin, gmlake_capture_begin(lake, every.stream, every.pool))                        \
+  X(capture_end, gmlake_capture_end(lake, every.stream))                                        \
+  X(buffer_create, every_buffer_create())                                                       \
+  X(buffer_destroy,                                                                             \
+    gmlake_buffer_destroy(lake, every.made_buffer ? every.made_buffer : every.buffer, NULL))    \
+  X(buffer_resize, gmlake_buffer_resize(lake, every.buffer, every.chunk, NULL))                 \
+  X(buffer_commit, every_buffer_commit())                                                       \
+  X(buffer_discard, gmlake_buffer_discard(lake, every.buffer, every.chunk, every.chunk, NULL))  \
+  X(buffer_get_info, gmlake_buffer_get_info(lake, every.buffer, &every_out.buffer))             \
+  X(trim, gmlake_trim(lake, 0, NULL))                                                           \
+  X(get_stats, gmlake_get_stats(lake, &every_out.stats))                                        \
+  X(reset_peaks, gmlake_reset_peaks(lake))                                                      \
+  X(get_budget, gmlake_get_budget(lake, &every_out.budget))                                     \
+  X(check, gmlake_check(lake))                                                                  \
+  X(destroy, gmlake_destroy(lake))
+
+#define AS_CALL(name, call) \
+  static gmlake_result call_##name(void) { return call; }
+#define AS_CALL_ROW(name, call) {#name, call_##name},
+EVERY_CALL(AS_CALL)
 
 static const struct every_row {
   const char *name;
   gmlake_result (*call)(void);
-} every_rows[] = {{"alloc", every_alloc},
-                  {"free", every_free},
-                  {"record_stream", every_record},
-                  {"mark_stream", every_mark},
-                  {"forget_stream", every_forget},
-                  {"get_pieces", every_get_pieces},
-                  {"query", every_query},
-                  {"find", every_find},
-                  {"get_chunks", every_get_chunks},
-                  {"get_map", every_get_map},
-                  {"reserve", every_reserve},
-                  {"admit", every_admit},
-                  {"pool_get_stats", every_pool_get_stats},
-                  {"pool_create", every_pool_create},
-                  {"pool_destroy", every_pool_destroy},
-                  {"pool_lend", every_pool_lend},
-                  {"pool_recall", every_pool_recall},
-                  {"pool_sleep", every_pool_sleep},
-                  {"pool_wake", every_pool_wake},
-                  {"export", every_export},
-                  {"import", every_import},
-                  {"capture_begin", every_capture_begin},
-                  {"capture_end", every_capture_end},
-                  {"buffer_create", every_buffer_create},
-                  {"buffer_destroy", every_buffer_destroy},
-                  {"buffer_resize", every_buffer_resize},
-                  {"buffer_commit", every_buffer_commit},
-                  {"buffer_discard", every_buffer_discard},
-                  {"buffer_get_info", every_buffer_get_info},
-                  {"trim", every_trim},
-                  {"get_stats", every_get_stats},
-                  {"reset_peaks", every_reset_peaks},
-                  {"get_budget", every_get_budget},
-                  {"check", every_check},
-                  {"destroy", every_destroy}};
+} every_rows[] = {EVERY_CALL(AS_CALL_ROW)};
 
 #define EVERY_ROWS (sizeof(every_rows) / sizeof(every_rows[0]))
 
