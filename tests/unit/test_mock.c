@@ -121,48 +121,69 @@ static void expect(const char *what, uint64_t is, uint64_t wanted) {
     fail_msg("%s: %s is %llu, not %llu", p.call, what, GMLK_ULL(is), GMLK_ULL(wanted));
 }
 
-#define WORD(name) static gmlake_result do_##name(void)
+/* Of the arguments n is a name that gets the answer, s a size or an address, v another value; the
+   last holds for what follows. A call of the table counts; what may fail is tried with failures. */
+typedef struct word {
+  const char *name, *arguments;
+  gmlake_result (*run)(void);
+  int is_call, may_fail;
+} word;
+
+#define WORDS 64 /* at most */
+static word words[WORDS];
+static size_t word_count;
+
+#define WORD(name, arguments, is_call, may_fail)                                    \
+  static gmlake_result do_##name(void);                                             \
+  __attribute__((constructor(100 + __LINE__))) static void name##_is_a_word(void) { \
+    const word added = {#name, arguments, do_##name, is_call, may_fail};            \
+    words[word_count++] = added;                                                    \
+  }                                                                                 \
+  static gmlake_result do_##name(void)
+#define CALL(name, arguments) WORD(name, arguments, 1, 1)
+#define NEEDY(name, arguments) WORD(name, arguments, 0, 1)
+#define OTHER(name, arguments) WORD(name, arguments, 0, 0)
 #define STREAM(i) (gmlake_stream)(uintptr_t) p.x[i]
 #define POINTER(i) (void *)(uintptr_t)p.x[i]
 
-WORD(reserve) {
+CALL(reserve, "ns") {
   return mock->reserve(mock->user, p.x[1], p.count > 2 ? p.x[2] : G, &p.answer, &code);
 }
-WORD(unreserve) { return mock->unreserve(mock->user, p.x[0], p.x[1], &code); }
-WORD(create) {
+CALL(unreserve, "s") { return mock->unreserve(mock->user, p.x[0], p.x[1], &code); }
+CALL(create, "nsv") {
   return mock->create(mock->user, p.x[1], p.count > 2 ? (unsigned)p.x[2] : 0, &p.answer, &code);
 }
-WORD(release) { return mock->release(mock->user, p.x[0], &code); }
-WORD(map) { return mock->map(mock->user, p.x[0], p.x[1], p.x[2], &code); }
-WORD(unmap) { return mock->unmap(mock->user, p.x[0], p.x[1], &code); }
-WORD(access) {
+CALL(release, "v") { return mock->release(mock->user, p.x[0], &code); }
+CALL(map, "ssv") { return mock->map(mock->user, p.x[0], p.x[1], p.x[2], &code); }
+CALL(unmap, "s") { return mock->unmap(mock->user, p.x[0], p.x[1], &code); }
+CALL(access, "ssv") {
   int peers[4];
   size_t i;
   for (i = 2; i < p.count; i++) peers[i - 2] = (int)p.x[i];
   return mock->set_access(mock->user, p.x[0], p.x[1], peers, p.count - 2, &code);
 }
-WORD(peerless) { return mock->set_access(mock->user, p.x[0], p.x[1], NULL, 1, &code); }
-WORD(event) {
+CALL(peerless, "s") { return mock->set_access(mock->user, p.x[0], p.x[1], NULL, 1, &code); }
+CALL(event, "n") {
   void *event = (void *)UNANSWERED;
   gmlake_result result = mock->event_create(mock->user, &event, &code);
   p.answer = (uint64_t)(uintptr_t)event;
   return result;
 }
-WORD(destroy) { return mock->event_destroy(mock->user, POINTER(0), &code); }
-WORD(record) { return mock->event_record(mock->user, POINTER(0), STREAM(1), &code); }
-WORD(mark) { /* records a new event */
+CALL(destroy, "v") { return mock->event_destroy(mock->user, POINTER(0), &code); }
+CALL(record, "v") { return mock->event_record(mock->user, POINTER(0), STREAM(1), &code); }
+OTHER(mark, "nv") { /* records a new event */
   assert_ok(do_event());
   p.x[0] = p.answer;
   return do_record();
 }
-WORD(query) {
+CALL(query, "v") {
   int done = 7;
   gmlake_result result = mock->event_query(mock->user, POINTER(0), &done, &code);
   if (done != 7) p.answer = (uint64_t)done;
   return result;
 }
-WORD(wait) { return mock->event_wait(mock->user, POINTER(0), &code); }
-WORD(any) {
+CALL(wait, "v") { return mock->event_wait(mock->user, POINTER(0), &code); }
+CALL(any, "v") {
   void *events[4];
   unsigned place = 7;
   gmlake_result result;
@@ -172,59 +193,59 @@ WORD(any) {
   if (!result) p.answer = place;
   return result;
 }
-WORD(swait) { return mock->stream_wait(mock->user, STREAM(0), POINTER(1), &code); }
-WORD(mode) {
+CALL(swait, "v") { return mock->stream_wait(mock->user, STREAM(0), POINTER(1), &code); }
+CALL(mode, "v") {
   int mode = (int)p.x[0];
   gmlake_result result = mock->capture_exchange(mock->user, &mode, &code);
   if (result) expect("the mode", (uint64_t)mode, p.x[0]);
   if (!result) p.answer = (uint64_t)mode;
   return result;
 }
-WORD(id) { return mock->stream_id(mock->user, STREAM(0), &p.answer, &code); }
-WORD(capturing) {
+CALL(id, "v") { return mock->stream_id(mock->user, STREAM(0), &p.answer, &code); }
+CALL(capturing, "v") {
   int is = 7;
   gmlake_result result = mock->is_capturing(mock->user, STREAM(0), &is, &code);
   if (is != 7) p.answer = (uint64_t)is;
   return result;
 }
-WORD(devwait) { return mock->device_wait(mock->user, &code); }
-WORD(memory) {
+CALL(devwait, "v") { return mock->device_wait(mock->user, &code); }
+CALL(memory, "v") {
   size_t left = (size_t)UNANSWERED, all;
   gmlake_result result = mock->get_memory_info(mock->user, &left, &all, &code);
   p.answer = left == (size_t)UNANSWERED ? UNANSWERED : left / G;
   return result;
 }
-WORD(properties) {
+CALL(properties, "v") {
   gmlake_device_properties properties;
   return mock->get_properties(mock->user, &properties, &code);
 }
 
 /* What is no call of the table. */
-WORD(open) {
+OTHER(open, "sv") {
   const int bookkeeping_only = inside()->file < 0;
   close_mock();
   open_mock_of(p.x[0], bookkeeping_only, (gmlake_mock_costs)(p.count > 1 ? p.x[1] : 0));
   return GMLAKE_OK;
 }
-WORD(lost) { /* every call fails, or with 0 none */
+OTHER(lost, "v") { /* every call fails, or with 0 none */
   p.is_bare = !p.count;
   gmlake_mock_fail_at(mock, p.count ? 0 : 1, GMLAKE_ERROR_DEVICE_LOST, 1);
   return GMLAKE_OK;
 }
-WORD(stream) {
+NEEDY(stream, "n") {
   gmlake_stream stream = (gmlake_stream)UNANSWERED;
   gmlake_result result = gmlake_mock_stream_create(mock, &stream);
   p.answer = (uint64_t)(uintptr_t)stream;
   return result;
 }
-WORD(end) { return gmlake_mock_stream_destroy(mock, STREAM(0)), GMLAKE_OK; }
-WORD(hold) { return gmlake_mock_stream_hold(mock, STREAM(0)), GMLAKE_OK; }
-WORD(finish) { return gmlake_mock_stream_finish(mock, STREAM(0)), GMLAKE_OK; }
-WORD(lag) { return gmlake_mock_stream_set_lag(mock, STREAM(0), p.x[1]), GMLAKE_OK; }
-WORD(clock) { return gmlake_mock_set_clock(mock, p.x[0]), GMLAKE_OK; }
-WORD(begin) { return gmlake_mock_capture_begin(mock, STREAM(0)); }
-WORD(done) { return gmlake_mock_capture_end(mock, STREAM(0)); }
-WORD(lake) {
+OTHER(end, "v") { return gmlake_mock_stream_destroy(mock, STREAM(0)), GMLAKE_OK; }
+OTHER(hold, "v") { return gmlake_mock_stream_hold(mock, STREAM(0)), GMLAKE_OK; }
+OTHER(finish, "v") { return gmlake_mock_stream_finish(mock, STREAM(0)), GMLAKE_OK; }
+OTHER(lag, "v") { return gmlake_mock_stream_set_lag(mock, STREAM(0), p.x[1]), GMLAKE_OK; }
+OTHER(clock, "v") { return gmlake_mock_set_clock(mock, p.x[0]), GMLAKE_OK; }
+OTHER(begin, "v") { return gmlake_mock_capture_begin(mock, STREAM(0)); }
+OTHER(done, "v") { return gmlake_mock_capture_end(mock, STREAM(0)); }
+OTHER(lake, "v") {
   gmlake_desc desc;
   memset(&desc, 0, sizeof(desc));
   desc.backend = mock;
@@ -232,8 +253,8 @@ WORD(lake) {
   assert_ok(gmlake_pool_create(p.lake, NULL, &p.other_pool));
   return gmlake_pool_create(p.lake, NULL, &p.pool);
 }
-WORD(launch) { return gmlake_mock_launch(mock, p.pool, p.x[0], STREAM(1)); }
-WORD(other) { return gmlake_mock_launch(mock, p.other_pool, p.x[0], STREAM(1)); }
+NEEDY(launch, "v") { return gmlake_mock_launch(mock, p.pool, p.x[0], STREAM(1)); }
+NEEDY(other, "v") { return gmlake_mock_launch(mock, p.other_pool, p.x[0], STREAM(1)); }
 
 typedef struct visitor { /* a thread that queries in a mode of its own */
   void *event;
@@ -250,7 +271,7 @@ static void *visit(void *user) {
   return NULL;
 }
 
-WORD(visit) {
+OTHER(visit, "v") {
   visitor v = {POINTER(0), (int)p.x[1], GMLAKE_OK};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, visit, &v), 0);
@@ -259,14 +280,14 @@ WORD(visit) {
 }
 
 /* What is compared. */
-WORD(ns) { /* since the word stood last */
+OTHER(ns, "v") { /* since the word stood last */
   const uint64_t now = mock->clock_ns(mock->user);
   expect("the clock", census().modelled_ns, now);
   expect("what the calls cost", now - p.since_ns, p.x[0]);
   p.since_ns = now;
   return GMLAKE_OK;
 }
-WORD(counts) {
+OTHER(counts, "v") {
   const gmlake_mock_census now = census();
   expect("the number of handles", now.handle_count, p.x[0]);
   expect("the number of mappings", now.mapping_count, p.x[1]);
@@ -274,27 +295,29 @@ WORD(counts) {
   expect("physical memory", now.physical_bytes, p.x[3] * G);
   return GMLAKE_OK;
 }
-WORD(addresses) { return p.answer = census().reserved_address_bytes / G, 0; }
-WORD(events) { return p.answer = census().event_count, GMLAKE_OK; }
-WORD(waits) { return p.answer = census().host_wait_count, GMLAKE_OK; }
-WORD(queues) { return p.answer = inside()->queue_count, GMLAKE_OK; }
-WORD(same) { return p.answer = p.x[0] == p.x[1], GMLAKE_OK; }
-WORD(even) { return p.answer = p.x[0] % p.x[1] == 0, GMLAKE_OK; }
-WORD(apart) { return p.answer = p.x[0] + p.x[1] <= p.x[2] || p.x[2] + p.x[3] <= p.x[0], GMLAKE_OK; }
-WORD(reach) {
+OTHER(addresses, "v") { return p.answer = census().reserved_address_bytes / G, 0; }
+OTHER(events, "v") { return p.answer = census().event_count, GMLAKE_OK; }
+OTHER(waits, "v") { return p.answer = census().host_wait_count, GMLAKE_OK; }
+OTHER(queues, "v") { return p.answer = inside()->queue_count, GMLAKE_OK; }
+OTHER(same, "v") { return p.answer = p.x[0] == p.x[1], GMLAKE_OK; }
+OTHER(even, "s") { return p.answer = p.x[0] % p.x[1] == 0, GMLAKE_OK; }
+OTHER(apart, "s") {
+  return p.answer = p.x[0] + p.x[1] <= p.x[2] || p.x[2] + p.x[3] <= p.x[0], GMLAKE_OK;
+}
+OTHER(reach, "ssv") {
   p.answer = (uint64_t)gmlake_mock_has_access(mock, POINTER(0), p.x[1], (int)p.x[2]);
   return GMLAKE_OK;
 }
-WORD(fill) { return memset(POINTER(0), (int)p.x[2], p.x[1]), GMLAKE_OK; }
-WORD(read) { return p.answer = *bytes_at(p.x[0]), GMLAKE_OK; }
-WORD(resident) { /* pages of the host, in granules */
+OTHER(fill, "ssv") { return memset(POINTER(0), (int)p.x[2], p.x[1]), GMLAKE_OK; }
+OTHER(read, "s") { return p.answer = *bytes_at(p.x[0]), GMLAKE_OK; }
+OTHER(resident, "s") { /* pages of the host, in granules */
   struct stat file;
   assert_int_equal(fstat(inside()->file, &file), 0);
   p.answer = (uint64_t)file.st_blocks * 512 / G;
   return GMLAKE_OK;
 }
 
-WORD(dies) { /* 1: who writes there dies of a signal */
+OTHER(dies, "s") { /* 1: who writes there dies of a signal */
   int status = 0;
   pid_t child = fork();
   assert_true(child >= 0);
@@ -309,7 +332,7 @@ WORD(dies) { /* 1: who writes there dies of a signal */
   return GMLAKE_OK;
 }
 
-WORD(process) { /* at most so much address space more than where the word stood first */
+OTHER(process, "s") { /* at most so much address space more than where the word stood first */
   unsigned long pages = 0;
   FILE *file = fopen("/proc/self/statm", "r");
   assert_non_null(file);
@@ -320,39 +343,6 @@ WORD(process) { /* at most so much address space more than where the word stood 
   expect("the process too large", (uint64_t)p.count && pages > p.process_bytes + p.x[0], 0);
   return GMLAKE_OK;
 }
-
-/* Of the arguments n is a name that gets the answer, s a size or an address, v another value; the
-   last holds for what follows. A call of the table counts; what may fail is tried with failures. */
-typedef struct word {
-  const char *name, *arguments;
-  gmlake_result (*run)(void);
-  int is_call, may_fail;
-} word;
-
-#define CALL(name, arguments) \
-  { #name, arguments, do_##name, 1, 1 }
-#define OTHER(name, arguments, may_fail) \
-  { #name, arguments, do_##name, 0, may_fail }
-
-static const word words[] = {
-    CALL(reserve, "ns"),     CALL(unreserve, "s"),  CALL(create, "nsv"),
-    CALL(release, "v"),      CALL(map, "ssv"),      CALL(unmap, "s"),
-    CALL(access, "ssv"),     CALL(peerless, "s"),   CALL(event, "n"),
-    CALL(destroy, "v"),      CALL(record, "v"),     CALL(query, "v"),
-    CALL(wait, "v"),         CALL(any, "v"),        CALL(swait, "v"),
-    CALL(mode, "v"),         CALL(id, "v"),         CALL(capturing, "v"),
-    CALL(devwait, "v"),      CALL(memory, "v"),     CALL(properties, "v"),
-    OTHER(stream, "n", 1),   OTHER(launch, "v", 1), OTHER(other, "v", 1),
-    OTHER(mark, "nv", 0),    OTHER(open, "sv", 0),  OTHER(lost, "v", 0),
-    OTHER(end, "v", 0),      OTHER(hold, "v", 0),   OTHER(finish, "v", 0),
-    OTHER(lag, "v", 0),      OTHER(clock, "v", 0),  OTHER(begin, "v", 0),
-    OTHER(done, "v", 0),     OTHER(lake, "v", 0),   OTHER(visit, "v", 0),
-    OTHER(ns, "v", 0),       OTHER(counts, "v", 0), OTHER(addresses, "v", 0),
-    OTHER(events, "v", 0),   OTHER(waits, "v", 0),  OTHER(queues, "v", 0),
-    OTHER(same, "v", 0),     OTHER(even, "s", 0),   OTHER(apart, "s", 0),
-    OTHER(reach, "ssv", 0),  OTHER(fill, "ssv", 0), OTHER(read, "s", 0),
-    OTHER(resident, "s", 0), OTHER(dies, "s", 0),   OTHER(process, "s", 0)};
-#define WORDS (sizeof(words) / sizeof(words[0]))
 
 static unsigned lacked[WORDS]; /* how often the word's call had no host memory */
 
@@ -474,8 +464,8 @@ static void play_call(const char *text, size_t length) {
   p.count = 0;
   t = strtok_r(parts, " ", &rest);
   if (!t) return;
-  while (w < words + WORDS && strcmp(w->name, t) != 0) w++;
-  if (w == words + WORDS) fail_msg("%s: \"%s\" is no word", whole, t);
+  while (w < words + word_count && strcmp(w->name, t) != 0) w++;
+  if (w == words + word_count) fail_msg("%s: \"%s\" is no word", whole, t);
   while ((t = strtok_r(NULL, " ", &rest)) != NULL) {
     const size_t last = strlen(w->arguments) - 1;
     const char kind = w->arguments[p.count < last ? p.count : last];
@@ -814,7 +804,7 @@ static void test_memory_was_lacking(void **state) {
   size_t i;
   (void)state;
   if (played < ROWS) skip();
-  for (i = 0; i < WORDS; i++) {
+  for (i = 0; i < word_count; i++) {
     static const char needs[] = " reserve create map event record swait mode stream launch other ";
     char name[32];
     (void)snprintf(name, sizeof(name), " %s ", words[i].name);
