@@ -990,27 +990,6 @@ if __name__ == "__main__":
     torch_package.package()
     from gmlake_torch import session
 
-    checks = (
-        check_results,
-        check_effects,
-        check_hidden_effects,
-        check_arguments,
-        check_changes,
-        check_caches,
-        check_errors,
-        check_told,
-        check_search,
-        check_ends,
-        check_replicas,
-        check_gradients,
-        check_seconds,
-        check_copies,
-        check_thread_and_gradients,
-        check_rule,
-        check_one_thread,
-        check_memory,
-        check_room,
-        check_checkpoints,
-    )
-    for check in checks:
-        check(session, sys.argv[1:])
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            check(session, sys.argv[1:])

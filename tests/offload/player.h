@@ -269,17 +269,6 @@ typedef struct row {
   const char *name, *line;
 } row;
 
-/* Cases, one for each row. */
-#define add_rows(tests, rows, count, function)                              \
-  do {                                                                      \
-    size_t row_of;                                                          \
-    for (row_of = 0; row_of < (count); row_of++) {                          \
-      (tests)[row_of].name = (rows)[row_of].name;                           \
-      (tests)[row_of].test_func = function;                                 \
-      (tests)[row_of].initial_state = (void *)(uintptr_t) & (rows)[row_of]; \
-    }                                                                       \
-  } while (0)
-
 /* Tells what is broken, and where. */
 static inline void tell(const program *p, const char *rule) {
   (void)fprintf(stderr, "word %zu", verdict.at + 1);

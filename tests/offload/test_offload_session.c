@@ -137,15 +137,13 @@ static const char *play_chosen(int kind, uint64_t seed) {
   return rule;
 }
 
-static void random_programs(void **state) {
+CASE(random_programs) {
   uint64_t seed;
-  (void)state;
   for (seed = 1; seed <= part_of(120); seed++) assert_null(play_chosen(MARKED, seed));
 }
 
-static void random_programs_without_marks(void **state) {
+CASE(random_programs_without_marks) {
   uint64_t seed, found = 0, planned = 0, drifted = 0, count = part_of(60);
-  (void)state;
   for (seed = 1; seed <= count; seed++) {
     assert_null(play_chosen(UNMARKED_PROGRAM, seed));
     found += s.stats.iteration_count != 0;
@@ -159,10 +157,9 @@ static void random_programs_without_marks(void **state) {
   assert_null(play_chosen(UNMARKED_PROGRAM, 100352));
 }
 
-static void regions_at_random(void **state) {
+CASE(regions_at_random) {
   uint64_t seed;
   size_t kept = 0;
-  (void)state;
   for (seed = 1; seed <= 2 * part_of(40); seed++) {
     assert_null(play_chosen(WITH_REGIONS, seed));
     kept += (size_t)s.stats.kept_region_count;
@@ -175,13 +172,13 @@ static void regions_at_random(void **state) {
 static size_t divided_by; /* 0: the mock has no divisor */
 
 /* Memory as the options say, without a session. A rule that breaks ends the case. */
-static void with_memory(size_t limit, double link, void (*test)(void)) {
+static void with_memory(size_t limit, void (*test)(void)) {
   static program p;
   p.unit = CHUNK;
   memset(&player, 0, sizeof player);
   player.program = &p;
   player.options[OPT_LIMIT] = (double)limit;
-  player.options[OPT_LINK] = link;
+  player.options[OPT_LINK] = LINK;
   player.options[OPT_DIVISOR] = (double)divided_by;
   host_bytes = 0;
   sessions.begin();
@@ -194,6 +191,18 @@ static void with_memory(size_t limit, double link, void (*test)(void)) {
   gmlake_offload_mock_destroy(s.mock);
   assert_int_equal(host_bytes, 0);
 }
+
+typedef struct in_memory {
+  void (*test)(void);
+  size_t limit;
+} in_memory;
+
+static void test_in_memory(void **state) {
+  const in_memory *of = (const in_memory *)*state;
+  with_memory(of->limit, of->test);
+}
+
+#define IN_MEMORY(name, limit) CASE_OF(in_memory, test_in_memory, (void), name, limit)
 
 static uint64_t mock_now(void) {
   uint64_t ns;
@@ -209,7 +218,9 @@ static void discard(void *range, void *stream) {
   assert_int_equal(s.memory.discard(s.memory.user, range, CHUNK, stream), 0);
 }
 
-static void last_use(void) {
+/* What a range mapped is unmapped when the host knows that its last use has ended: it does not wait
+   for what the stream was given since. */
+IN_MEMORY(only_the_last_use_is_waited_for, 4 * CHUNK) {
   void *ranges[3], *ptr, *stream = &program_stream;
   uint64_t begin;
   size_t i;
@@ -230,18 +241,10 @@ static void last_use(void) {
   for (i = 0; i < 3; i++) s.memory.release(s.memory.user, ranges[i], stream);
 }
 
-/* What a range mapped is unmapped when the host knows that its last use has ended: it does not wait
-   for what the stream was given since. */
-static void only_the_last_use_is_waited_for(void **state) {
-  (void)state;
-  with_memory(4 * CHUNK, 5e8, last_use);
-}
-
 /* An iteration may have many steps: the row of their prints grows, and in the end goes around. */
-static void periods(void **state) {
+CASE(periods) {
   gmlo_detector r;
   uint64_t i, period;
-  (void)state;
   host_bytes = 0;
   memset(&r, 0, sizeof r);
   for (i = 0; i < 3000; i++) { /* 1,000 steps, of which each but the last is there three times */
@@ -266,11 +269,10 @@ static void periods(void **state) {
 }
 
 /* What is not used again counts by its death: until then alone its memory would serve others. */
-static void next_uses_and_deaths(void **state) {
+CASE(next_uses_and_deaths) {
   gmlo_recording l;
   uint32_t used, ends, stays;
   uint64_t step;
-  (void)state;
   memset(&l, 0, sizeof l);
   l.host = counted;
   for (step = 0; step < 6; step++) gmlo_recording_add_step(&l, step);
@@ -434,12 +436,11 @@ static void train_layers(void) {
 }
 
 /* Twice the steps take little more than twice the work. */
-static void planning_is_bounded(void **state) {
+CASE(planning_is_bounded) {
   const unsigned most = test_part() == 1 ? PLANNED_MOST : PLANNED_MOST / 2;
   uint64_t work, plans, before = 0;
-  (void)state;
   for (layers = most / 4; layers <= most; layers *= 2) {
-    with_memory(0, 5e8, train_layers);
+    with_memory(0, train_layers);
     plans = planned.plan_count;
     work = planned.plan_work / plans;
     if (is_traced)
@@ -453,21 +454,19 @@ static void planning_is_bounded(void **state) {
 }
 
 /* Of all tensors that may leave the one whose next use is farthest away does. */
-static void the_farthest_next_use_leaves(void **state) {
-  (void)state;
+CASE(the_farthest_next_use_leaves) {
   is_tight = 1;
   for (layers = 8; layers < 100; layers *= 2) {
-    with_memory(0, 5e8, train_layers);
+    with_memory(0, train_layers);
     assert_true(planned.demand_out_count > layers);
   }
   is_tight = 0;
 }
 
 /* A chunk whose number was refused is nobody's, and free once. */
-static void a_refused_number(void **state) {
+CASE(a_refused_number) {
   gmlo_space t;
   uint32_t a, b;
-  (void)state;
   gmlo_space_init(&t, &counted, CHUNK, 1);
   a = gmlo_space_add(&t, CHUNK);
   b = gmlo_space_add(&t, CHUNK);
@@ -488,7 +487,7 @@ static void a_refused_number(void **state) {
 
 /* A tensor that comes back waits for its chunks while others have them, half of the way to its use,
    or for as long as its copy has time; one that is used soon does not wait. */
-static void wait_for_chunks(void) {
+IN_MEMORY(tensors_wait_for_their_chunks, 64 * CHUNK) {
   gmlake_offload_session *session;
   gmlo_session_tensor *g;
   gmlo_range *range;
@@ -541,7 +540,7 @@ static void wait_for_chunks(void) {
 }
 
 /* Tensors of many sizes that live by turns: ranges end at so many times the limit. */
-static void use_many_sizes(void) {
+IN_MEMORY(addresses_are_bounded, 0) {
   enum { LIMIT = 40, TENSORS_MOST = 4 };
   gmlake_offload_session *session;
   uint32_t tensors[TENSORS_MOST];
@@ -561,18 +560,8 @@ static void use_many_sizes(void) {
   gmlake_offload_session_destroy(session);
 }
 
-static void addresses_are_bounded(void **state) {
-  (void)state;
-  with_memory(0, 5e8, use_many_sizes);
-}
-
-static void tensors_wait_for_their_chunks(void **state) {
-  (void)state;
-  with_memory(64 * CHUNK, 5e8, wait_for_chunks);
-}
-
 /* An iteration whose last copy goes on behind its last step: it is not over before. */
-static void copy_at_the_end(void) {
+IN_MEMORY(the_last_copy_is_waited_for, 0) {
   const size_t bytes = 2 * GMLO_MEASURED_BYTES;
   gmlake_offload_session *session = new_session(0, 0);
   gmlake_offload_step step;
@@ -598,15 +587,9 @@ static void copy_at_the_end(void) {
   gmlake_offload_session_destroy(session);
 }
 
-static void the_last_copy_is_waited_for(void **state) {
-  (void)state;
-  with_memory(0, 5e8, copy_at_the_end);
-}
-
-static void plans_are_given_up_at_once(void **state) {
-  (void)state;
+CASE(plans_are_given_up_at_once) {
   layers = 32;
-  with_memory(0, 5e8, train_layers);
+  with_memory(0, train_layers);
 }
 
 /* ---- Wrong arguments ---- */
@@ -706,17 +689,16 @@ static void use_divided_memory(void) {
   gmlake_offload_session_destroy(session);
 }
 
-static void pinned_memory_is_divided(void **state) {
+CASE(pinned_memory_is_divided) {
   size_t divisor;
-  (void)state;
   for (divisor = 1; divisor <= 4096; divisor *= 64) {
     divided_by = divisor;
-    with_memory(0, 5e8, use_divided_memory);
+    with_memory(0, use_divided_memory);
   }
   divided_by = 0;
 }
 
-static void refuse_arguments(void) {
+IN_MEMORY(wrong_arguments, 0) {
   gmlake_offload_session_desc desc;
   gmlake_offload_session *session;
   memset(&desc, 0, sizeof desc);
@@ -724,11 +706,6 @@ static void refuse_arguments(void) {
   assert_ok(gmlake_offload_session_create(&desc, &session));
   wrong_arguments_of(session);
   gmlake_offload_session_destroy(session);
-}
-
-static void wrong_arguments(void **state) {
-  (void)state;
-  with_memory(0, 5e8, refuse_arguments);
 }
 
 /* ---- Main ------------------------------------------------------------------------------------ */
@@ -743,26 +720,9 @@ static int play_random(uint64_t first, uint64_t count) {
 }
 
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[SESSION_ROWS + FAULT_ROWS + 16] = {
-      cmocka_unit_test(random_programs),
-      cmocka_unit_test(random_programs_without_marks),
-      cmocka_unit_test(regions_at_random),
-      cmocka_unit_test(only_the_last_use_is_waited_for),
-      cmocka_unit_test(periods),
-      cmocka_unit_test(next_uses_and_deaths),
-      cmocka_unit_test(planning_is_bounded),
-      cmocka_unit_test(the_farthest_next_use_leaves),
-      cmocka_unit_test(a_refused_number),
-      cmocka_unit_test(addresses_are_bounded),
-      cmocka_unit_test(tensors_wait_for_their_chunks),
-      cmocka_unit_test(plans_are_given_up_at_once),
-      cmocka_unit_test(the_last_copy_is_waited_for),
-      cmocka_unit_test(pinned_memory_is_divided),
-      cmocka_unit_test(wrong_arguments),
-  };
   const char *wanted = NULL;
   uint64_t first = 0, count = 1;
-  size_t i = 0;
+  size_t i;
   int n;
   for (n = 1; n + 1 < argc; n += 2) {
     const char *value = argv[n + 1];
@@ -777,8 +737,8 @@ int main(int argc, char **argv) {
     return rule != NULL;
   }
   if (first) return play_random(first, count);
-  while (tests[i].test_func) i++;
-  add_rows(tests + i, session_rows, SESSION_ROWS, a_row);
-  add_rows(tests + i + SESSION_ROWS, fault_rows, FAULT_ROWS, every_call_fails_once);
-  return _cmocka_run_group_tests("sessions", tests, i + SESSION_ROWS + FAULT_ROWS, NULL, NULL);
+  for (i = 0; i < SESSION_ROWS; i++) add_case(session_rows[i].name, a_row, &session_rows[i]);
+  for (i = 0; i < FAULT_ROWS; i++)
+    add_case(fault_rows[i].name, every_call_fails_once, &fault_rows[i]);
+  return run_cases("sessions");
 }
