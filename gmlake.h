@@ -1799,7 +1799,7 @@ struct gmlk_block {
     gmlk_link link; /* [free] place in a bin; it is the first field: a link is a block */
     struct {
       gmlk_block *less, *more;
-    } children; /* [unbacked; free, and second of its run; address space in use] in a tree */
+    } children;          /* [free, and second of its run; address space in use] in a tree */
     gmlk_window *window; /* [piece] that it belongs to */
     gmlk_extra *extra;   /* [live, pending, committed] label, recorded streams; NULL: it has none */
   } as;
@@ -1815,8 +1815,8 @@ struct gmlk_block {
   uint32_t grains; /* its size; [address space] in chunks */
   union {
     uint32_t hole;  /* [not owned] what a bin lists it as: its own size, or of a run's head the
-                       size of the whole run; of an unbacked block its size. 0: it stands in no bin
-                       and no tree of gaps, as a tagged block of a run that is not its head */
+                       size of the whole run. 0: it stands in no bin, as a tagged block of a run
+                       that is not its head */
     uint32_t slack; /* [live] bytes added by rounding */
   } its;
   uint32_t arena;  /* number of its arena */
@@ -2634,7 +2634,7 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
         or one that is asleep, which has no handle. Any other slot (its block is unbacked or gone,
         or it lies behind the end) has no handle, or a chunk in quarantine.
    [A6] free_grains is what a walk would count.
-   [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
+   [A7] gap_count is the number of unbacked blocks.
    [A8] The sizes of an arena's tables are those that its slots and streams need.
    [X1] The extents of an area stand in the order of their slots. Between two of them is one slot
         that has no address and is in use for ever: a block of state GMLK_EDGE. So nothing is joined
@@ -2748,7 +2748,7 @@ typedef struct gmlk_arena {
   gmlk_head_fragment *head_fragments;
   gmlk_piece *pieces;
   gmlk_block begin, end; /* edges */
-  gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
+  uint32_t gap_count;    /* [A7] */
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
   uint64_t free_grains; /* [A6] in free blocks of any tag */
@@ -2965,8 +2965,7 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   unsigned stream = b->stream;
   gmlk_run_bounds left, right;
   if (b->state == GMLK_UNBACKED) {
-    gmlk_tree_remove(&a->gaps, b);
-    b->its.hole = 0;
+    a->gap_count--;
   } else if (stream == GMLK_CLEAN) {
     gmlk_bins_remove(a->bins[GMLK_CLEAN], b); /* [A3] */
     gmlk_runs_beside(a, before, behind, &left, &right);
@@ -2993,8 +2992,7 @@ static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   b->state = GMLK_RESERVED;
   b->its.hole = 0;
   if (state == GMLK_UNBACKED) {
-    gmlk_tree_insert(&a->gaps, b);
-    b->its.hole = b->grains;
+    a->gap_count++;
   } else if (b->stream == GMLK_CLEAN) {
     gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
     gmlk_runs_beside(a, before, behind, &left, &right);
@@ -6662,46 +6660,75 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
 
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
 
-/* The grains of the usable free runs beside b: the one that ends where b begins, from its first
-   aligned grain on, and the one that begins where b ends. New chunks in b make one run with them.
-   0: none, or a policy keeps blocks apart. `by` is for whom chunks are created, NULL: for a piece
-   of their own. HOST_WAIT: it is a dry run. */
-static void gmlk_open_beside(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
-                             const gmlk_requester *by, uint32_t align, uint32_t *out_before,
-                             uint32_t *out_after) {
-  gmlk_block *before = gmlk_before_clean(b), *behind = b->prev->next;
-  uint32_t at, end;
-  *out_before = *out_after = 0;
-  if (a->keeps_apart || !by) return;
-  if (b != &a->end) behind = gmlk_behind_clean(b);
-  while (by->may_wait && gmlk_may_take(&l->streams, *by, before)) before = before->prev;
-  while (by->may_wait && gmlk_may_take(&l->streams, *by, behind)) behind = behind->next;
+/* Whether new chunks may fill a slot: it is unbacked, or a dry run has marked it to be returned. */
+static int gmlk_slot_is_open(const gmlk_arena *a, uint32_t slot) {
+  return a->chunks.items[slot].is_marked ||
+         (!gmlk_chunk_is_backed(&a->chunks, slot) && a->firsts[slot]->state == GMLK_UNBACKED);
+}
+
+/* The first slot from here on that is open, or that is not; or the one behind the last. */
+static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t slot, int is_open) {
+  while (slot < a->slot_count && gmlk_slot_is_open(a, slot) != is_open) slot++;
+  return slot;
+}
+
+/* The slot behind all that has memory. */
+static uint32_t gmlk_slots_end(const gmlk_arena *a) {
+  uint32_t slot = a->slot_count;
+  while (slot && gmlk_slot_is_open(a, slot - 1)) slot--;
+  return slot;
+}
+
+typedef struct gmlk_room { /* slots side by side that new chunks may fill: a gap, or all behind */
+  uint32_t slot, count;
+  uint32_t before, after; /* grains of the usable free runs beside it: new chunks make one run with
+                             them. The one before counts from its first aligned grain on */
+} gmlk_room;
+
+/* Whether a block makes one run with new chunks. HOST_WAIT: it is a dry run. */
+static int gmlk_is_usable(const gmlake *l, const gmlk_requester *by, const gmlk_block *b) {
+  return by->may_wait ? gmlk_may_take(&l->streams, *by, b) : gmlk_has_tag(b, GMLK_CLEAN);
+}
+
+/* The first room from this slot on. The last one, behind all that has memory, may have no slot
+   left. `by` is for whom chunks are created, NULL: for a piece of their own. */
+static gmlk_room gmlk_room_from(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
+                                uint32_t align, uint32_t from) {
+  const uint32_t slot = gmlk_slot_from(a, from, 1), stop = gmlk_slot_from(a, slot, 0);
+  const uint32_t begin = slot << a->chunk_log;
+  uint32_t at, end, i, limit = stop;
+  gmlk_block *before = a->firsts[slot], *behind = a->firsts[stop];
+  gmlk_room room;
+  memset(&room, 0, sizeof(room));
+  if (stop == a->slot_count && slot < a->area.limit) limit = a->area.limit;
+  room.slot = slot;
+  room.count = limit - slot;
+  if (a->keeps_apart || !by) return room;
+  if (before->at == begin) before = before->prev;
+  while (gmlk_is_usable(l, by, before)) before = before->prev;
+  while (gmlk_is_usable(l, by, behind)) behind = behind->next;
   at = before->at + before->grains;
   end = behind->at;
   if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
   if (by->stream && gmlk_has_tag(behind, by->stream)) end = gmlk_run_of(a, behind).end;
-  *out_before = (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
-  *out_after = end - (b->at + b->grains);
+  if (by->may_wait) { /* what is marked is memory no more */
+    for (i = slot; i > at >> a->chunk_log && !gmlk_slot_is_open(a, i - 1);) i--;
+    if (i << a->chunk_log > at) at = i << a->chunk_log;
+    for (i = stop; i << a->chunk_log < end && !gmlk_slot_is_open(a, i);) i++;
+    if (i << a->chunk_log < end) end = i << a->chunk_log;
+  }
+  room.before = (begin - at) & ~(align - 1);
+  room.after = end - (stop << a->chunk_log);
+  return room;
 }
 
-/* The chunks to add to a run of `have` grains to make `grains`: at least one, since BestFit, which
-   looks at few runs for aligned requests, may have missed a run that is long enough. */
-static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32_t have) {
-  return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
-}
-
-/* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
-   ends where they begin counts. *out_need is their number; 0: there is no room. */
-static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
-                                   uint32_t grains, uint32_t align, uint32_t *out_need) {
-  uint32_t tail, none, slot = a->slot_count;
-  gmlk_open_beside(l, a, &a->end, by, align, &tail, &none);
-  *out_need = gmlk_chunks_missing(a, grains, tail);
-  if (*out_need <= a->area.limit - gmlk_min(slot, a->area.limit)) return slot;
-  *out_need = gmlk_chunks_for(a, grains); /* the free tail is not next to it */
-  slot = gmlk_area_next(&a->area, *out_need);
-  if (slot == GMLK_NOWHERE) *out_need = 0;
-  return slot;
+/* The new chunks that make one run of `grains` there: at least one, since BestFit, which looks at
+   few runs for aligned requests, may have missed a run that is long enough. 0: there is no room. */
+static uint32_t gmlk_room_need(const gmlk_arena *a, const gmlk_room *room, uint32_t grains) {
+  const uint32_t need = grains > room->before ? gmlk_chunks_for(a, grains - room->before) : 1;
+  const uint64_t all = ((uint64_t)room->count << a->chunk_log) + room->before + room->after;
+  if (need <= room->count) return need;
+  return all >= grains ? room->count : 0; /* fills it, so the run behind it counts too */
 }
 
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
@@ -6710,22 +6737,23 @@ static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const g
 static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
                                          const gmlk_requester *by, uint32_t grains,
                                          uint32_t align) {
-  uint32_t best, slot = gmlk_growth_at_end(l, a, by, grains, align, &best);
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0, 0);
+  gmlk_room room = gmlk_room_from(l, a, by, align, gmlk_slots_end(a));
+  uint32_t best = gmlk_room_need(a, &room, grains), slot = room.slot, end = slot, need;
+  uint32_t left = by && by->may_wait ? a->slot_count : a->gap_count;
   unsigned tries = 0;
   gmlk_slots list;
-  for (; b && (tries++ < GMLK_GAP_TRIES || !best);
-       b = gmlk_tree_from(a->gaps, b->at + b->grains, 0)) {
-    uint32_t before, after, need, first = b->at >> a->chunk_log;
-    gmlk_open_beside(l, a, b, by, align, &before, &after);
-    need = gmlk_chunks_missing(a, grains, before);
-    if (need > (b->grains >> a->chunk_log)) {
-      need = b->grains >> a->chunk_log; /* fills the gap, so the run behind it counts too */
-      if ((uint64_t)before + b->grains + after < grains) continue;
-    }
-    if (best && (need > best || (need == best && slot < first))) continue;
+  if (!best) { /* in another extent: the free tail is not next to it */
+    best = gmlk_chunks_for(a, grains);
+    slot = gmlk_area_next(&a->area, best);
+    if (slot == GMLK_NOWHERE) best = 0;
+  }
+  for (room.slot = room.count = 0; left-- && (tries++ < GMLK_GAP_TRIES || !best);) {
+    room = gmlk_room_from(l, a, by, align, room.slot + room.count);
+    if (room.slot == end) break;
+    need = gmlk_room_need(a, &room, grains);
+    if (!need || (best && (need > best || (need == best && slot < room.slot)))) continue;
     best = need;
-    slot = first;
+    slot = room.slot;
     if (need == 1) break; /* fewer is not possible */
   }
   for (list = gmlk_slots_in(a->scratch); best; best--) gmlk_slots_add(&list, slot++);
@@ -6735,12 +6763,12 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
 /* Finds slots for so many chunks that need not lie side by side: the lowest gaps, then the end.
    Returns no slot where there is no room. */
 static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0, 0);
   gmlk_slots list = gmlk_slots_in(a->scratch);
-  uint32_t slot;
-  for (; b && list.count < count; b = gmlk_tree_from(a->gaps, b->at + b->grains, 0))
-    for (slot = b->at >> a->chunk_log; slot < ((b->at + b->grains) >> a->chunk_log); slot++)
-      if (list.count < count) gmlk_slots_add(&list, slot);
+  uint32_t slot = 0, left = a->gap_count;
+  for (; left && list.count < count; left--)
+    for (slot = gmlk_slot_from(a, slot, 1);
+         slot < a->slot_count && gmlk_slot_is_open(a, slot) && list.count < count; slot++)
+      gmlk_slots_add(&list, slot);
   for (slot = a->slot_count; slot < a->area.limit && list.count < count; slot++)
     gmlk_slots_add(&list, slot);
   slot = gmlk_area_next(&a->area, count - list.count);
@@ -7691,22 +7719,20 @@ static gmlake_wait gmlk_dry_run_wait(const gmlake *l) {
 }
 
 /* The grains of the longest aligned range that the requester may have after the arena's free chunks
-   are returned and so many more than these are created: one that is there, what is new behind all
-   that stays, or at further addresses. Gaps between what stays are left out. */
+   are returned and so many more than these are created: one that is there, or that growth makes. */
 static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                  uint32_t align, uint64_t chunks) {
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
-  const gmlk_block *b = a->end.prev;
   uint64_t most = gmlk_range_best(l, a, requester, GMLK_GRAINS_MAX, align).grains;
-  uint32_t at, slot;
+  gmlk_room room;
   chunks += gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
+  room.slot = room.count = 0;
+  do {
+    room = gmlk_room_from(l, a, &requester, align, room.slot + room.count);
+    most = gmlk_max(most, room.before + (gmlk_min(chunks, room.count) << a->chunk_log) +
+                              (chunks < room.count ? 0 : room.after));
+  } while (room.slot + room.count < a->slot_count);
   gmlk_trim_forget(a);
-  while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->prev;
-  at = b->at + b->grains + ((0 - b->at - b->grains) & (align - 1));
-  slot = gmlk_chunks_for(a, at);
-  if (slot < a->area.limit)
-    most = gmlk_max(most, (slot << a->chunk_log) - at +
-                              (gmlk_min(chunks, a->area.limit - slot) << a->chunk_log));
   if (fresh > a->area.most) return most;
   return gmlk_max(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
 }
@@ -7944,8 +7970,14 @@ static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block
                 plan.chunk_count <= a->window_space.area.most;
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
   }
-  if (!is_served && may_grow)
-    is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
+  if (!is_served && may_grow) {
+    if (!gmlk_grow_ensure(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    chunks +=
+        gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
+    count = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align).count;
+    gmlk_trim_forget(a);
+    is_served = count && count <= chunks;
+  }
   l->dry_run->answer.new_bytes = count * a->chunk_bytes;
   if (is_served) *out_block = &a->end;
   return GMLAKE_OK;
@@ -14187,8 +14219,6 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     c->grains += b->grains;
     return;
   case GMLK_UNBACKED:
-    gmlk_expect(c, b->its.hole == b->grains && gmlk_tree_upto(a->gaps, b->at) == b,
-                "A7: a gap is not found");
     c->listed++;
     return;
   case GMLK_LIVE:
@@ -14264,7 +14294,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
                    gmlk_check_tree(a->bins[i]->second_blocks);
   if (c->broken) return;
   c->listed += a->small.reserve != NULL;
-  c->listed -= gmlk_check_tree(a->gaps) + a->destroyed_count;
+  c->listed -= a->gap_count + a->destroyed_count;
   for (w = a->windows.idle_first; w; w = w->idle_next) c->listed--;
   for (buffer = a->buffers; buffer; buffer = buffer->next) c->listed--;
   while ((extra = gmlk_pending_next(a, extra)) != NULL) c->pending++;

@@ -142,6 +142,10 @@ static const row question_rows[] = {
     {"two_gaps_are_not_filled_at_once", TOGETHER,
      "{granule:16 cap:5} P0 +z.3=5@n -z.3@n +a-e=1 -bd T:0 released=2 BA:0/0 -c q=3/s foretold!O "
      "+y=3/s!O q=2/s foretold foretold-wait=0 foretold-new=1 +y=2/s EA"},
+    /* | live, free | gap | live | free | live |: what is free is returned, and fills the gap. */
+    {"a_gap_is_counted_on_for_what_is_returned", TOGETHER,
+     "{granule:16 cap:5} +a=32k +z=32k +b-e=1 -b@n T:0 P0 +x=1/0 -zd@n Q allocatable=1+32k "
+     "q=1+32k/s foretold foretold-wait=0 foretold-new=1 +y=1+32k/s at:y=a+32k"},
     /* The first question asks what is complete: what was tagged is clean from there on. */
     {"a_question_changes_no_memory", TOGETHER,
      "{granule:16 cap:12} N0:8^2 " LAID_8 "z0:2 z0:0 -ac q=4 note q=4 foretold-new=2 same"},

@@ -76,7 +76,7 @@ static unsigned tag_of(const gmlk_block *b, uint32_t at) {
 /* [A3]: the size of the hole that the block has to stand under. */
 static uint32_t hole_of(const gmlk_block *b, unsigned tag) {
   uint32_t from = b->at, end = b->at + b->grains;
-  if (tag == UNBACKED || tag == GMLK_CLEAN) return b->grains;
+  if (tag == GMLK_CLEAN) return b->grains;
   if (tag < GMLK_FIRST_STREAM || tag >= TAGS) return 0;
   while (from && is_open(from - 1, tag)) {
     if (map[--from] == tag) return 0; /* another block heads the run */
@@ -126,13 +126,12 @@ static void check(void) {
       must(gmlk_tree_upto(arena.bins[tag]->second_blocks, at) == b);
     }
     gaps += tag == UNBACKED;
-    must(tag != UNBACKED || gmlk_tree_upto(arena.gaps, at) == b); /* [A7] */
     at += b->grains;
   }
   must(at == end && b->at == end && b->prev->next == b);
   must(arena.firsts[arena.slot_count] == &arena.end);
   must(free_grains == arena.free_grains); /* [A6] */
-  must(count_in_tree(arena.gaps) == gaps);
+  must(arena.gap_count == gaps);          /* [A7] */
   for (tag = 0; tag < TAGS; tag++) {
     if (tag == GMLK_GRAPH_OWNED) continue;
     must(count_in_bins(arena.bins[tag], tag) == holes[tag]);
@@ -156,7 +155,7 @@ static void rename_block(gmlk_block *copy, gmlk_block *b) {
   copy->prev = renamed(b->prev);
   copy->next = renamed(b->next);
   if (tag == FIRST) copy->u.serial = 0;
-  if (tag == UNBACKED || is_second(b, tag)) {
+  if (is_second(b, tag)) {
     copy->as.children.less = renamed(b->as.children.less);
     copy->as.children.more = renamed(b->as.children.more);
   } else if (b->state == GMLK_FREE && b->its.hole) {
@@ -175,7 +174,6 @@ static void rename_blocks(void) {
   must(count == BLOCKS); /* [R1] */
   arena.begin.next = renamed(arena.begin.next);
   arena.end.prev = renamed(arena.end.prev);
-  arena.gaps = renamed(arena.gaps);
   arena.small.reserve = renamed(arena.small.reserve);
   for (i = 0; i < SLOTS; i++) arena.firsts[i] = i < arena.slot_count ? renamed(arena.firsts[i]) : 0;
   arena.firsts[arena.slot_count] = &arena.end;
