@@ -1859,8 +1859,7 @@ struct gmlk_window {
   uint32_t piece_count;
   int is_known;          /* a capture had it, so a graph knows its addresses; >>lend asks */
   uint64_t number;       /* the arena's windows are numbered from 1 as they are made */
-  uint64_t key;          /* [idle] in `ready` its gmlk_ready_key, in `blocked` GMLK_BLOCKED + a
-                               serial */
+  uint64_t key;          /* [idle] in `ready` its size, in `blocked` GMLK_BLOCKED + a serial */
   gmlk_window **idle_at; /* [idle] where the list of idle windows points to it */
   gmlk_window *idle_next;
 };
@@ -3331,9 +3330,8 @@ static int gmlk_scratch_ensure(gmlk_arena *a, size_t slots) { /* 0: no host memo
    [W4] While a window is live or pending each piece is one block of state GMLK_PIECE that points to
         the window.
    [W5] Idle windows stand in a list, longest idle first, and in one of two trees. In `ready` they
-        are ordered by size, those of one size by the stream of their tag, and those of one stream
-        by number, so the one that was made first stands first; in `blocked` by the serial of the
-        block that is in the way.
+        are ordered by size, those of one size by number, so the one that was made first stands
+        first; in `blocked` by the serial of the block that is in the way.
    [W6] The chunks' map_counts add up to what windows and buffers' pages map. One in quarantine
         counts for all its chunks, though perhaps only some are mapped.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
@@ -3342,24 +3340,18 @@ static int gmlk_scratch_ensure(gmlk_arena *a, size_t slots) { /* 0: no host memo
 
    Of the windows of a size that are free the one that was made first is taken, so that a program
    that repeats itself gets windows in the same order each time: those that it made since stand
-   behind. Those that the requester's stream used last, and clean ones, come before all others: they
-   are found however many windows of the size other streams hold back. A window found to be blocked
-   is not looked at again before the block in its way is freed, so however many windows of a size
-   take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided by
-   chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that. Costs: to
-   look up a size is O(log(idle windows)) expected, plus the pieces of at most GMLK_WINDOW_TRIES
-   windows of the requester's stream and clean ones, and as many others; where the stream may wait,
-   plus O(pending blocks). A free is that for each window that it unblocks, each of which a search
-   has blocked. Cannot fail. */
+   behind. A window found to be blocked is not looked at again before the block in its way is freed,
+   so however many windows of a size take turns, the one that is free is found. Windows over memory
+   that is free for other streams alone are looked at each time. There are at most
+   desc.stitched_bytes_max divided by chunk_bytes windows, as each maps one chunk at least, and what
+   one stitch adds to that. Costs: to look up a size is O(log(idle windows)) expected, plus the
+   pieces of at most GMLK_WINDOW_TRIES windows; where the stream may wait, plus O(pending blocks).
+   A free is that for each window that it unblocks, each of which a search has blocked. Cannot
+   fail. */
 
-#define GMLK_WINDOW_TRIES 32u /* a search looks at so many own and clean ones, and so many others */
+#define GMLK_WINDOW_TRIES 64u /* a search looks at so many windows of the size */
 
-#define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_ready_key */
-
-/* Where windows of so many grains stand whose tag is of this stream [W5]. */
-static uint64_t gmlk_ready_key(uint32_t grains, unsigned stream) {
-  return ((uint64_t)grains << 16) + stream;
-}
+#define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any size */
 
 /* Enters a window into the tree that its key belongs to. */
 static void gmlk_window_enter(gmlk_windows *windows, gmlk_window *w, uint64_t key) {
@@ -3382,7 +3374,7 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
   while ((w = gmlk_window_with_key(windows->blocked, GMLK_BLOCKED + b->u.serial, 0)) != NULL) {
     gmlk_window_leave(windows, w);
-    gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, w->alias.stream));
+    gmlk_window_enter(windows, w, w->self.grains);
   }
 }
 
@@ -3392,7 +3384,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
   w->alias.stream = (uint16_t)stream;
   w->alias.epoch = epoch;
   w->alias.state = GMLK_ALIAS_IDLE;
-  gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, stream));
+  gmlk_window_enter(windows, w, w->self.grains);
   w->self.state = GMLK_IDLE;
   w->idle_next = NULL;
   w->idle_at = windows->idle_end;
@@ -4405,30 +4397,16 @@ static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
   return !b;
 }
 
-/* An idle window of exactly the size that the requester may have, or NULL: the oldest of those that
-   its stream used last and clean ones; else the first of the others, by their streams. The first
-   loop merges two orders: w goes through the clean ones, `other` through those of the stream. */
+/* The oldest idle window of exactly the size that the requester may have, or NULL. */
 static gmlk_window *gmlk_window_idle_for(const gmlk_streams *streams, const gmlk_request *r,
                                          gmlk_requester requester) {
   gmlk_block *const *ready = &r->arena->windows.ready;
-  const uint64_t clean_key = gmlk_ready_key(r->grains, GMLK_CLEAN),
-                 stream_key = clean_key + requester.stream;
-  gmlk_window *w = gmlk_window_with_key(*ready, clean_key, 0), *other;
+  gmlk_window *w = gmlk_window_with_key(*ready, r->grains, 0);
   unsigned tries = GMLK_WINDOW_TRIES;
-  other = stream_key > clean_key ? gmlk_window_with_key(*ready, stream_key, 0) : NULL;
-  while ((w || other) && tries--) {
-    gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
-    const uint64_t key = tried->key, number = tried->number;
-    if (gmlk_window_try(streams, r, requester, tried)) return tried;
-    *next = gmlk_window_with_key(*ready, key, number + 1);
-  }
-  w = (gmlk_window *)(void *)gmlk_tree_from(*ready, clean_key + 1, 0);
-  for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == r->grains && tries;) {
-    const uint64_t key = w->key, number = w->number;
-    const int is_tried = key == stream_key;
-    if (!is_tried && tries-- && gmlk_window_try(streams, r, requester, w)) return w;
-    w = (gmlk_window *)(void *)gmlk_tree_from(*ready, key + (uint64_t)is_tried,
-                                              is_tried ? 0 : number + 1);
+  while (w && tries--) {
+    const uint64_t number = w->number; /* a window that is blocked leaves the tree */
+    if (gmlk_window_try(streams, r, requester, w)) return w;
+    w = gmlk_window_with_key(*ready, r->grains, number + 1);
   }
   return NULL;
 }
@@ -6053,16 +6031,6 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
   }
 }
 
-/* Gives an idle window another tag, and its place among the others [W5]. */
-static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
-                                uint64_t epoch) {
-  const int is_ready = w->key < GMLK_BLOCKED && w->alias.stream != stream;
-  if (is_ready) gmlk_window_leave(windows, w);
-  w->alias.stream = (uint16_t)stream;
-  w->alias.epoch = epoch;
-  if (is_ready) gmlk_window_enter(windows, w, gmlk_ready_key(w->self.grains, stream));
-}
-
 #define GMLK_ANY_STREAM (~0u)
 
 /* Gives all free memory and idle aliases that have one tag another one: when a capture or loan
@@ -6080,10 +6048,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   while ((x = gmlk_walk_next(&walk)) != NULL) {
     if (x->state != GMLK_ALIAS_IDLE) continue;
     if (is_any ? x->stream == GMLK_GRAPH_OWNED : x->stream != from) continue;
-    if (x->is_window)
-      gmlk_window_set_tag(&a->windows, gmlk_window_from_alias(x), to, x->epoch);
-    else
-      x->stream = (uint16_t)to;
+    x->stream = (uint16_t)to;
   }
 }
 
@@ -6244,8 +6209,7 @@ static void gmlk_take_back(gmlake *l) {
   GMLK_FOR_ARENAS(l, a) {
     gmlk_arena_sweep(a, streams);
     for (w = a->windows.idle_first; w; w = w->idle_next)
-      if (gmlk_tag_done(streams, w->alias.stream, w->alias.epoch))
-        gmlk_window_set_tag(&a->windows, w, GMLK_CLEAN, w->alias.epoch);
+      if (gmlk_tag_done(streams, w->alias.stream, w->alias.epoch)) w->alias.stream = GMLK_CLEAN;
   }
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) streams->items[i]->is_news = 0;
 }
@@ -8752,8 +8716,10 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_loan_shift(l, &pool->arena, GMLK_GRAPH_OWNED, stream, s->epoch);
   s->is_dirty = GMLK_DIRTY;
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
-    if (w->alias.stream == GMLK_GRAPH_OWNED && !w->is_known)
-      gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
+    if (w->alias.stream == GMLK_GRAPH_OWNED && !w->is_known) {
+      w->alias.stream = (uint16_t)stream;
+      w->alias.epoch = s->epoch;
+    }
   gmlk_pending_retag(&pool->arena, number, GMLK_GRAPH_OWNED);
   l->streams.items[number]->is_used = 0;
   pool->loan.number = 0;
@@ -14097,7 +14063,7 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
 /* [W5]; [W7] the block with the serial that a blocked window waits for is under it, and knows. */
 static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_windows *all = &c->a->windows;
-  const int is_ready = w->key == gmlk_ready_key(w->self.grains, w->alias.stream);
+  const int is_ready = w->key == w->self.grains;
   int is_placed = is_ready;
   uint32_t i;
   for (i = 0; !is_ready && i < w->piece_count; i++) {
