@@ -9401,7 +9401,7 @@ struct gmlake_offload_session {
   uint64_t steady_count; /* iterations in a row in which these were the same */
   unsigned varied;       /* known iterations with other sizes than the one before; up to a few */
   int is_open, is_held, is_busy;
-  int is_delayed; /* since the last step has ended, by what the session did or waits for */
+  int is_delayed; /* since the last step has ended: a chunk was mapped, or a stream waits */
   uint32_t open_stream_id, ended_stream_id;
   double measured[2];            /* bytes/s of the directions; 0: not yet */
   uint64_t region, first_region; /* the last region's number, from 1 on; this iteration's first */
@@ -10327,7 +10327,6 @@ static int gmlo_session_copy_pieces(gmlake_offload_session *s, const gmlo_sessio
    copy needs. */
 static int gmlo_session_copy(gmlake_offload_session *s, gmlo_session_tensor *g, int direction) {
   uint32_t stream_id = (uint32_t)direction, begun = GMLAKE_OFFLOAD_NONE;
-  s->is_delayed = 1;
   if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, stream_id);
   if (!gmlo_session_copy_pieces(s, g, direction)) return 0;
   gmlo_session_only_use(s, g, stream_id);
@@ -11214,18 +11213,16 @@ static void gmlo_session_make(gmlake_offload_session *s) {
    all differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   int is_review = s->is_review;
-  if (s->sims.ns != NULL || s->making.l != NULL) {
-    s->is_delayed = 1;
-    if (s->sims.ns == NULL) {
-      gmlo_session_make(s);
-    } else if (gmlo_session_go_on(s) != 0) {
-      gmlo_session_decide(s);
-    }
+  if (s->sims.ns != NULL) {
+    if (gmlo_session_go_on(s) != 0) gmlo_session_decide(s);
+    return;
+  }
+  if (s->making.l != NULL) {
+    gmlo_session_make(s);
     return;
   }
   if (s->known < 0 || s->is_timed || s->alike_count + GMLO_VAIN < s->vain_count) return;
   if (s->timed == 0 && !(is_due && gmlo_session_is_over(s))) return;
-  s->is_delayed = 1;
   if (!gmlo_session_read_times(s)) return;
   s->timed = 0;
   s->is_review = 0;
@@ -11545,9 +11542,9 @@ static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   return tensor;
 }
 
-/* A step's time counts from the end of the one before: where the device waits for the host, that is
-   part of it. But what the session itself did since, or makes a stream wait for, a later iteration
-   does not repeat: the time of the step that is recorded counts from here on. */
+/* A step's time counts from the end of the one before on its stream: where the device waits for the
+   host, that is part of it. But behind chunks that the session mapped since, or a stream that it
+   makes wait, which a later iteration does not repeat, it counts from here on. */
 static void gmlo_session_restamp(gmlake_offload_session *s, uint32_t stream_id) {
   gmlo_recording *l = gmlo_session_recorded(s);
   if (l == NULL || !s->is_open || s->is_held || l->step_count == 0) return;
@@ -11667,7 +11664,7 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   uint32_t ended;
   gmlo_session_close(s);
-  s->is_delayed = s->is_held;
+  s->is_delayed = 0;
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
   if (gmlo_session_is_moving(s))
     (void)gmlo_session_fence(s, s->open_stream_id); /* if it fails, a later fence is as good */
@@ -12057,7 +12054,6 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
   }
   *out_bytes = before - session->stats.device_bytes;
   if (*out_bytes < bytes) gmlo_session_revert(session);
-  session->is_delayed = 1;
   if (session->is_open) gmlo_session_restamp(session, session->open_stream_id);
   return gmlo_session_exit(session, result);
 }

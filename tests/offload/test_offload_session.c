@@ -587,6 +587,34 @@ IN_MEMORY(the_last_copy_is_waited_for, 0) {
   gmlake_offload_session_destroy(session);
 }
 
+/* The time of a step is from the end of the last one, with what the device waits for the host; but
+   behind one of another stream it is from its own begin. */
+IN_MEMORY(times_of_steps, 0) {
+  static const unsigned spent[] = {0, 1500, 500, 600}, took[] = {1000, 100, 200, 700},
+                        counted[] = {1000, 100, 200, 700 + 400}; /* us */
+  gmlake_offload_session *session = new_session(0, 0);
+  gmlake_offload_step step;
+  char other;
+  size_t i;
+  memset(&step, 0, sizeof step);
+  session->is_delayed = 1; /* as if it had mapped a chunk: that is of the first step alone */
+  for (i = 0; i < 12; i++) {
+    if (i % 4 == 0) {
+      assert_int_equal(s.session_table.stream_sync(s.session_table.user, &program_stream), 0);
+      assert_ok(gmlake_offload_session_mark(session));
+    }
+    gmlake_offload_mock_spend(s.mock, spent[i % 4] * 1000);
+    step.stream = i % 4 == 1 ? &other : &program_stream;
+    step.key = i % 4;
+    assert_ok(gmlake_offload_session_begin(session, &step));
+    assert_ok(gmlake_offload_mock_work(s.mock, step.stream, took[i % 4] * 1000, NULL, NULL));
+    assert_ok(gmlake_offload_session_end(session));
+  }
+  for (i = 0; i < 4; i++)
+    assert_int_equal(session->recordings[session->known].steps[i].time_ns, counted[i] * 1000);
+  gmlake_offload_session_destroy(session);
+}
+
 CASE(plans_are_given_up_at_once) {
   layers = 32;
   with_memory(0, train_layers);
