@@ -204,7 +204,7 @@ def versions_of(tensors):
 
 
 def modules_of(block):
-    """The block and all modules in it, each once: modules() takes five times as long."""
+    """The block and all modules in it, each once: modules() takes several times as long."""
     found, seen = [block], {block}
     for module in found:
         for part in module._modules.values() if module._modules else ():

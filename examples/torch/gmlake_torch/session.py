@@ -507,9 +507,9 @@ class Session:
 
     def _noting_backward(self, former):
         """For explain: which steps are those of a backward pass. Such a pass may be inside another
-        one, also in another thread. It runs in the thread that calls it: there is one GPU, and what
-        one thread needs, as the session's books, is in its caches; bench/NOTES.md, "What the host
-        costs". And what torch has planned for an attention of that shape is planned once."""
+        one, also in another thread. It runs in the thread that calls it, which costs the host less
+        (measured: bench/NOTES.md, "What the host costs"); and what torch has planned there for an
+        attention of that shape is planned once."""
         one_thread = getattr(
             torch.autograd.grad_mode, "set_multithreading_enabled", contextlib.nullcontext
         )
