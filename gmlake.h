@@ -4047,12 +4047,12 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
   return best;
 }
 
-/* S3: writes the ranges of a window to arena->pieces. 0: the free ranges are too few. Then
+/* S3: writes the ranges of a window to arena->pieces. Where the free ranges are too few,
    plan->shortfall says how much memory is missing, and the ranges are what the window has without
    the new chunks. */
-static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
-                            int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
-                            gmlk_plan *plan) {
+static void gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
+                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
+                             gmlk_plan *plan) {
   const uint32_t chunk = a->chunk_grains;
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
@@ -4076,7 +4076,6 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
   end = gmlk_plan_whole(a, plan, &supply, &left);
   if (left) end = gmlk_plan_end(a, &supply, left, not_slot, end);
   if (left && !GMLK_NEVER(end == GMLK_NOWHERE)) gmlk_plan_add(a, plan, end, left, 1);
-  return !plan->shortfall;
 }
 
 /* ---- >>alias -----------------------------------------------------------------------------------
@@ -4730,8 +4729,8 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
   gmlk_arena *a = r->arena;
   r->shortfall = 0;
   if (!r->may_stitch || r->window_space == GMLK_SPACE_IN_USE) return 0;
-  (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
-                         r->is_whole, plan);
+  gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align, r->is_whole,
+                   plan);
   plan->requester = requester;
   plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
   if (!gmlk_bins_best(a->window_space.holes, plan->chunk_count) &&
@@ -7929,7 +7928,7 @@ static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block
   if (may_grow) chunks = gmlk_creatable(l, a, &l->dry_run->headroom);
   l->dry_run->answer.wait = gmlk_dry_run_wait(l);
   if (r->may_stitch) {
-    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, r->is_whole, &plan);
+    gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, r->is_whole, &plan);
     is_served = gmlk_chunks_for(a, plan.shortfall) <= chunks &&
                 plan.chunk_count <= a->window_space.area.most;
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
