@@ -6619,7 +6619,8 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
    sections do that: >>pools returns all chunks of an arena that it closes, >>sleep releases and
    creates those of arenas that sleep and wake, >>sharing imports some. Owns nothing.
    pre: the caller holds `driver_lock`.
-   Costs: the driver's, for each chunk. Can fail: host memory, the driver, limits. */
+   Costs: the driver's, for each chunk, and 1 ns a slot where some between others are empty. Can
+   fail: host memory, the driver, limits. */
 
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
 

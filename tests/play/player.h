@@ -431,8 +431,14 @@ static void judge_gone(gmlake_result result, const char *call) {
 
 static int is_gone(const block *b) { return !b->id && is_exact() && now->result; }
 
+/* Whether memory that was freed waits. */
+static int is_pending_at(uint64_t at) {
+  gmlake_map_entry info;
+  return stats().pending_bytes && !gmlake_find(lake, (void *)(uintptr_t)at, &info) &&
+         info.state == GMLAKE_STATE_PENDING;
+}
+
 static int do_free(block *b, int on, gmlake_stream value) {
-  const size_t pending = stats().pending_bytes;
   gmlake_result result;
   if (is_gone(b))
     judge_gone(gmlake_free(lake, (void *)(uintptr_t)w.starts[b - w.blocks], value), "gmlake_free");
@@ -443,7 +449,7 @@ static int do_free(block *b, int on, gmlake_stream value) {
   result = gmlake_free(lake, (void *)(uintptr_t)b->at, value);
   w.leaving = NULL;
   if (!is_done(result, "gmlake_free", 0, GMLAKE_OK)) return 0;
-  if (!w.is_inside) judge_freed(b, stats().pending_bytes > pending);
+  if (!w.is_inside) judge_freed(b, is_pending_at(b->at));
   if (!b->is_exported && !b->is_imported) give_back(b);
   sums.frees++;
   if (may_be_pending(b)) sums.pending_most += b->bytes;

@@ -82,6 +82,9 @@ static const struct row {
     /* Another one: it knew the last of several failures alone, and the first is told. */
     {"who grows is told why, though its undoing fails otherwise",
      "{} fail:map=1N fail:release=1R +a=1"},
+    /* The judge's own mistake: one block was pending for another one that ended meanwhile. */
+    {"a block is not filled while it waits for a stream that is gone",
+     "{may-end fill} +m.3=1@B/3 +l=1@A/2 rm.3@C kA vA -m.3@B fC -l@A"},
     /* Of planted defects (tests/tools/planted.txt) that few random programs meet. */
     {"a window stays where nothing was tried",
      "{} +a=4@A +b=426b@B -a@A +c=26 -c fail:any=3C* T:0"},
