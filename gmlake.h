@@ -3259,35 +3259,27 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
   return NULL;
 }
 
-/* gmlk_best_fit with alignment: apart, since most requests have none, and go the fast path. */
-static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint32_t grains,
-                                     uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  uint32_t run_at = 0, clean_at = 0;
-  gmlk_block *run = stream ? gmlk_best_in(a, stream, stream, grains, align, &run_at) : NULL, *best;
-  gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
-  if (clean && (!run || gmlk_hole_less(clean, run))) run = NULL;
-  best = run ? gmlk_run_start(run) : clean;
-  if (!best) return NULL;
-  *out_at = run ? run_at : clean_at;
-  *out_hole = run ? run->its.hole : clean->its.hole;
-  while (best->at + best->grains <= *out_at) best = best->next;
-  return best;
-}
-
 /* The paper's BestFit: the smaller of the stream's best run and the best clean hole. Returns the
    block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
 GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                       uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  gmlk_block *run, *clean = NULL, *best;
-  if (align > 1) return gmlk_best_aligned(a, stream, grains, align, out_at, out_hole);
-  run = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
-  if (a->bins[GMLK_CLEAN]->count && !(run && run->its.hole == grains))
+  const int is_aligned = align > 1; /* few requests are */
+  uint32_t run_at = 0, clean_at = 0;
+  gmlk_block *run = NULL, *clean = NULL, *best;
+  if (stream)
+    run = is_aligned ? gmlk_best_in(a, stream, stream, grains, align, &run_at)
+                     : gmlk_bins_best(a->bins[stream], grains);
+  if (is_aligned)
+    clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
+  else if (a->bins[GMLK_CLEAN]->count && !(run && run->its.hole == grains))
     clean = gmlk_best_clean(a, stream, grains);
   if (clean && (!run || gmlk_hole_less(clean, run))) run = NULL;
   best = run ? gmlk_run_start(run) : clean;
   if (!best) return NULL;
-  *out_at = best->at;
   *out_hole = run ? run->its.hole : clean->its.hole;
+  *out_at = best->at;
+  if (is_aligned) *out_at = run ? run_at : clean_at;
+  while (is_aligned && best->at + best->grains <= *out_at) best = best->next;
   return best;
 }
 

@@ -1,12 +1,13 @@
 """What machines prove of gmlake.h and gmlake_bfc.h; SOUNDNESS.md says what that is worth.
 
-    python3 -B tests/proof/proof.py [--quick] [--jobs N] [NAME...]
+    python3 -B tests/proof/proof.py [--quick] [--jobs N] [--list] [NAME...]
 
 Without a name: every run of RUNS, the contracts of contracts.acsl, the defects of defects.txt, one
 at a time, each of which its run has to find, and the models of models.py.
 --quick: what fits into a minute. A name is that of a run, of a defect, or `contracts`. The last
 line counts; the exit status is 0 if all holds and every defect was found. If all was run, the
-commit and the day go into last.txt.
+commit and the day go into last.txt. --list only says which defects there are; one whose text does
+not stand in its header is an error.
 """
 import argparse
 import concurrent.futures
@@ -146,14 +147,19 @@ def defects():
     return planted.entries()
 
 
+def planted_header(entry):
+    """The name of the header that a defect is of, and its text with the defect."""
+    header = "gmlake_bfc.h" if "bfc" in RUNS[entry.first[0]][1] else "gmlake.h"
+    with open(os.path.join(ROOT, header)) as stream:
+        return header, entry.planted(stream.read())
+
+
 def plant(entry):
     """Whether a run finds the defect."""
     name = entry.first[0]
-    header = "gmlake_bfc.h" if "bfc" in RUNS[name][1] else "gmlake.h"
     directory = os.path.join(BUILD, entry.name)
     os.makedirs(directory, exist_ok=True)
-    with open(os.path.join(ROOT, header)) as stream:
-        text = entry.planted(stream.read())
+    header, text = planted_header(entry)
     with open(os.path.join(directory, header), "w") as stream:
         stream.write(text)
     outcome = eva(name, directory, first_alarm=True)
@@ -193,8 +199,14 @@ def main():
     parser = argparse.ArgumentParser(description="What machines prove; see SOUNDNESS.md.")
     parser.add_argument("--quick", action="store_true", help="what fits into a minute")
     parser.add_argument("--jobs", type=int, default=2, help="as many at a time")
+    parser.add_argument("--list", action="store_true", help="only says which defects there are")
     parser.add_argument("names", nargs="*", help="of runs or defects, or contracts")
     options = parser.parse_args()
+    if options.list:
+        for entry in defects():
+            planted_header(entry)
+            print(f"{entry.name} ({entry.function}): {entry.why}")
+        return 0
     known = [*RUNS, "contracts", *(e.name for e in defects())]
     for name in options.names:
         if name not in known:

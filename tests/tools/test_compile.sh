@@ -465,6 +465,7 @@ measures() {
     job "measures of $file" "awk -f $dir/measures.awk $file"
   done
   job 'the planted defects fit gmlake.h' 'python3 tests/tools/planted.py --list'
+  job 'the defects of the proofs fit the headers' 'python3 -B tests/proof/proof.py --list'
   job 'the macros of gmlake.h' \
     "awk -v 'prefix=^(GMLAKE_|GMLK_|gmlk_|_GNU_SOURCE\$)' -f $dir/prefix.awk gmlake.h"
   job 'the macros of gmlake_bfc.h' \
