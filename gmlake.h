@@ -2264,19 +2264,20 @@ static int gmlk_tree_precedes(const gmlk_block *b, uint64_t key, uint64_t number
   return w ? w->key < key || (w->key == key && w->number < number) : b->at < key;
 }
 
-/* Where to go on from *link in search of b. */
-static gmlk_block **gmlk_tree_side(gmlk_block **link, const gmlk_block *b) {
+/* A place is where a tree points to a block: its root, or a child of another block. Where to go on
+   from *place in search of b. */
+static gmlk_block **gmlk_tree_side(gmlk_block **place, const gmlk_block *b) {
   const gmlk_window *w = gmlk_window_from_block(b);
-  return gmlk_tree_precedes(*link, w ? w->key : b->at, w ? w->number : 0)
-             ? &(*link)->as.children.more
-             : &(*link)->as.children.less;
+  return gmlk_tree_precedes(*place, w ? w->key : b->at, w ? w->number : 0)
+             ? &(*place)->as.children.more
+             : &(*place)->as.children.less;
 }
 
-/* `link` is the root; the same below. */
-static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
+/* `place` is the root's; the same below. */
+static void gmlk_tree_insert(gmlk_block **place, gmlk_block *b) {
   gmlk_block **less = &b->as.children.less, **more = &b->as.children.more, *rest;
-  while (*link && gmlk_tree_rank(*link) > gmlk_tree_rank(b)) link = gmlk_tree_side(link, b);
-  for (rest = *link; rest;) { /* deals the subtree whose place b takes to b's two sides */
+  while (*place && gmlk_tree_rank(*place) > gmlk_tree_rank(b)) place = gmlk_tree_side(place, b);
+  for (rest = *place; rest;) { /* deals the subtree whose place b takes to b's two sides */
     gmlk_block **below = gmlk_tree_side(&rest, b);
     gmlk_block ***side = below == &rest->as.children.more ? &less : &more;
     **side = rest;
@@ -2284,20 +2285,20 @@ static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
     rest = *below;
   }
   *less = *more = NULL;
-  *link = b;
+  *place = b;
 }
 
 /* Merges the block's two subtrees into its place. pre: the block is in the tree. */
-static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
+static void gmlk_tree_remove(gmlk_block **place, const gmlk_block *b) {
   gmlk_block *less = b->as.children.less, *more = b->as.children.more;
-  while (*link != b) link = gmlk_tree_side(link, b);
+  while (*place != b) place = gmlk_tree_side(place, b);
   while (less && more) {
     gmlk_block **above = gmlk_tree_rank(less) > gmlk_tree_rank(more) ? &less : &more;
-    *link = *above;
-    link = above == &less ? &less->as.children.more : &more->as.children.less;
-    *above = *link;
+    *place = *above;
+    place = above == &less ? &less->as.children.more : &more->as.children.less;
+    *above = *place;
   }
-  *link = less ? less : more;
+  *place = less ? less : more;
 }
 
 /* The last block that begins at or before `at`, or NULL. */
@@ -2440,14 +2441,14 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
         dirty.
    [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
         A capture's number is `capture` of exactly one stream, and its pool counts it.
-   [F9] A forgotten stream's number is given to a new stream once its work is complete: then nothing
-        pending waits for it. The number's epochs go on from there, so a tag or wait of the former
-        stream reads as complete. `born` tells whether a live block is of the former stream.
    [F6] The wait that a stream remembers names a closed epoch.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
    [F8] Under that flag, only a call that names a stream records on it, as only that call says that
         the stream is still there. The legacy stream is always there.
+   [F9] A forgotten stream's number is given to a new stream once its work is complete: then nothing
+        pending waits for it. The number's epochs go on from there, so a tag or wait of the former
+        stream reads as complete. `born` tells whether a live block is of the former stream.
 
    Event calls take about 0.3 us, so they are made with state_lock held. Finding a stream is O(1)
    for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always O(streams), except
@@ -2547,7 +2548,11 @@ typedef struct gmlk_requester {
                            for, too */
 } gmlk_requester;
 
-/* Whether the work that a tag stands for is complete, or the requester may wait for it. */
+/* Whether the work that a tag stands for is complete, or the requester may wait for it. No event
+   completes what a graph owns, or what a capture or loan has. An urgent stream does not wait on the
+   device for one that is not. For another stream's work there has to be a fence, or it has to be
+   possible to record one (no capture forbids it, and the stream cannot be gone), or the host has to
+   be allowed to wait for the whole device. */
 static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester, unsigned stream,
                           uint64_t epoch) {
   const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
@@ -2635,11 +2640,11 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
    [A6] free_grains is what a walk would count.
    [A7] gap_count is the number of unbacked blocks.
    [A8] The sizes of an arena's tables are those that its slots and streams need.
+   [A9] An owned block has a serial that was given out, and flags that a caller may ask for. Free
+        memory has no flag but GMLK_APART.
    [X1] The extents of an area stand in the order of their slots. Between two of them is one slot
         that has no address and is in use for ever: a block of state GMLK_EDGE. So nothing is joined
         across it. An arena's tiling reaches behind the last of these.
-   [A9] An owned block has a serial that was given out, and flags that a caller may ask for. Free
-        memory has no flag but GMLK_APART.
 
    Best fit gives a large block the rest of a small block's chunk. When the large blocks go, each
    small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
@@ -2792,10 +2797,12 @@ static inline uint64_t gmlk_area_address(const gmlk_area *area, uint64_t offset)
   return area->extents[i].base + offset;
 }
 
-/* Where the next extent would begin, if it has so many slots; all bits set: it cannot be had. */
+#define GMLK_NOWHERE (~(uint32_t)0) /* no slot, or no grain */
+
+/* Where the next extent would begin, if it has so many slots; NOWHERE: it cannot be had. */
 static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
   const uint32_t slot = area->limit + (area->limit != 0);
-  return !area->is_full && slot <= area->most && count <= area->most - slot ? slot : ~(uint32_t)0;
+  return !area->is_full && slot <= area->most && count <= area->most - slot ? slot : GMLK_NOWHERE;
 }
 
 static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) {
@@ -2910,7 +2917,8 @@ typedef struct gmlk_run_bounds { /* a run: its head, its first grain, the grain 
   uint32_t at, end;
 } gmlk_run_bounds;
 
-/* The first block of a run. */
+/* The first block of a run: its head, which is the first with the stream's tag, or a clean block
+   before that. */
 static gmlk_block *gmlk_run_start(gmlk_block *head) {
   return head->its.hole == head->grains ? head : gmlk_before_clean(head)->next;
 }
@@ -3039,9 +3047,9 @@ static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   return kept;
 }
 
-/* Whether two neighbours are one range [A2]. A bare arena's chunks are taken one by one: what was
-   freed earlier does not wait there for what was freed later. */
-static int gmlk_same_tag(const gmlk_arena *arena, const gmlk_block *a, const gmlk_block *b) {
+/* Whether two neighbours have to be one block [A2]. A bare arena's chunks are taken one by one:
+   what was freed earlier does not wait there for what was freed later. */
+static int gmlk_may_join(const gmlk_arena *arena, const gmlk_block *a, const gmlk_block *b) {
   if (a->state != b->state) return 0;
   if (a->state == GMLK_UNBACKED) return 1;
   return a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART) &&
@@ -3051,7 +3059,7 @@ static int gmlk_same_tag(const gmlk_arena *arena, const gmlk_block *a, const gml
 /* Joins a block with the neighbours that have its tag, and enters the result. pre: it stands in no
    bin; its state is the one that it is to have. */
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
-  int joins_prev = gmlk_same_tag(a, b, b->prev), joins_next = gmlk_same_tag(a, b, b->next);
+  int joins_prev = gmlk_may_join(a, b, b->prev), joins_next = gmlk_may_join(a, b, b->next);
   unsigned state = b->state;
   b->state = GMLK_RESERVED;
   if (joins_prev) {
@@ -3094,7 +3102,10 @@ static int gmlk_needs_no_run_change(const gmlk_block *beside, unsigned stream) {
   return beside->its.hole == beside->grains && stream >= GMLK_FIRST_STREAM;
 }
 
-/* The paper's Update: an owned block becomes free memory with this tag. */
+/* The paper's Update: an owned block becomes free memory with this tag. gmlk_coalesce does that
+   wherever the block lies. Most frees go one of two shorter ways to the same: the block becomes the
+   head of the run behind it; or each neighbour is owned, or of another stream, or a run by itself,
+   so that no other block's run changes. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t epoch) {
   int joins_run_behind;
   if (b->next == a->small.reserve) gmlk_small_reserve_end(a);
@@ -3170,9 +3181,10 @@ static gmlk_block *gmlk_join_as(gmlk_arena *a, gmlk_block *first, uint32_t grain
 }
 
 /* Makes [at, at + grains) of a hole one block, to be granted: its state is free or reserved until
-   then. is_alone: no other block of a run changes, so only the bins do: a clean block between two
-   that are not free; or a block that is its whole hole; or the head of a run behind no clean block,
-   of which something stays. pre: `b` holds `at`; two records are at hand. */
+   then. gmlk_reserve_range does that for any range. If is_alone, only b's own place in the bins
+   changes, as no other block's run does: b is clean, and between two blocks that are not free; or
+   it is its whole hole; or it heads a run, no clean block is before it, and something of it stays.
+   pre: `b` holds `at`; two records are at hand. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
@@ -3225,7 +3237,7 @@ static void gmlk_pieces_unreserve(gmlk_arena *a, gmlk_piece *pieces, uint32_t co
 }
 
 /* Whether a clean block is part of one of the stream's runs. */
-static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
+static int gmlk_is_in_run(const gmlk_block *b, unsigned stream) {
   return gmlk_has_tag(gmlk_before_clean(b), stream) || gmlk_has_tag(gmlk_behind_clean(b), stream);
 }
 
@@ -3235,7 +3247,7 @@ static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_
   gmlk_block *best = gmlk_bins_best(bins, grains), *b = best;
   unsigned tries = 0;
   while (b && tries++ < GMLK_HOLE_TRIES &&
-         (b->its.hole < grains || (stream && gmlk_is_beside(b, stream))))
+         (b->its.hole < grains || (stream && gmlk_is_in_run(b, stream))))
     b = gmlk_bins_next(bins, b);
   return b && b->its.hole < grains ? best : b;
 }
@@ -3799,7 +3811,6 @@ static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
    that hold no whole chunk); else O(slots + blocks of free ranges that touch a chunk's end).
    pre: scratch has room for all slots. Cannot fail. */
 
-#define GMLK_NOWHERE (~(uint32_t)0) /* no slot, or no grain */
 #define GMLK_END_TRIES 16u       /* so many runs shorter than a chunk whose ends are looked at, */
 #define GMLK_END_SHARE 16u       /* or such a part of all runs, if that is more, */
 #define GMLK_END_TRIES_MOST 128u /* but no more than these */
@@ -3915,7 +3926,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
   for (; link != ring && count < tries; link = link->next, count++) {
     gmlk_block *head = (gmlk_block *)(void *)link, *b = tag ? gmlk_run_start(head) : head;
     if (!tag && stream && (b->prev->state == GMLK_FREE || b->next->state == GMLK_FREE) &&
-        gmlk_is_beside(b, stream))
+        gmlk_is_in_run(b, stream))
       continue; /* its run stands in the own bins */
     gmlk_supply_add(a, supply, b->at, b->at + head->its.hole, grains, align);
   }
@@ -3966,9 +3977,9 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   }
 }
 
-/* Finds the supply of any requester: looks at every free range that touches a chunk's end. For a
-   requester that may wait, memory of several streams side by side is one range, which stands in no
-   bin. */
+/* Finds the supply of any requester: looks at every free range that touches a chunk's end. Each is
+   found by the first slot whose first grain lies in it, or right behind it. For a requester that
+   may wait, memory of several streams side by side is one range, which stands in no bin. */
 static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                              uint32_t grains, uint32_t align, gmlk_supply *supply) {
   uint32_t slot = 0;
@@ -4388,7 +4399,8 @@ static int gmlk_window_try(const gmlk_streams *streams, const gmlk_request *r,
   return !b;
 }
 
-/* The oldest idle window of exactly the size that the requester may have, or NULL. */
+/* Of the idle windows of exactly the size that the requester may have, the one that was made first;
+   NULL: there is none. */
 static gmlk_window *gmlk_window_idle_for(const gmlk_streams *streams, const gmlk_request *r,
                                          gmlk_requester requester) {
   gmlk_block *const *ready = &r->arena->windows.ready;
@@ -14167,7 +14179,7 @@ static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
   uint32_t n;
-  gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
+  gmlk_expect(c, !gmlk_may_join(a, b, b->next), "A2: neighbours of one tag are apart");
   for (n = gmlk_chunks_for(a, b->at); n < gmlk_chunks_for(a, b->at + b->grains); n++)
     gmlk_expect(c, a->firsts[n] == b, "A4: a slot's first block is wrong");
   switch (b->state) {
