@@ -819,6 +819,63 @@ def check_seconds(session, paths):
 
     assert counts(session, paths, lambda: Model(Careful)) == LAYERS
 
+    class Careless(Layer):
+        """Handles any error. From torch 2 on what hooks raise keeps its kind, as here."""
+
+        def forward(self, x):
+            try:
+                return super().forward(x)
+            except:  # noqa: E722
+                packs[-1](x)
+
+    class Hooks(torch.autograd.graph.saved_tensors_hooks):
+        def __init__(self, pack, unpack):
+            packs.append(pack)
+            super().__init__(pack, unpack)
+
+    packs, former = [], torch.autograd.graph.saved_tensors_hooks
+    torch.autograd.graph.saved_tensors_hooks = Hooks
+    try:
+        assert counts(session, paths, lambda: Model(Careless)) == LAYERS
+    finally:
+        torch.autograd.graph.saved_tensors_hooks = former
+
+
+class Energy(Layer):
+    """Asks for gradients itself, as of an energy, which gradients flow through."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        (gradient,) = torch.autograd.grad(self.norm(y).square().sum(), y, create_graph=True)
+        return y - 0.1 * gradient
+
+
+class OwnLoss(Layer):
+    def forward(self, x):
+        y = super().forward(x)
+        self.back(y.detach().sigmoid().repeat(1, 1, 4)).square().mean().backward()
+        return self.norm(y)
+
+
+def check_own_gradients(session, paths):
+    """A block may ask for gradients while it is executed, and holds nothing for that behind it. If
+    it adds to those of parameters it is executed once."""
+    assert counts(session, paths, lambda: Model(Energy)) == LAYERS
+    assert counts(session, paths, lambda: Model(OwnLoss)) == 0
+
+    def function():
+        y = weight.sigmoid().exp()
+        return torch.autograd.grad(y.sin().sum(), y, create_graph=True)[0] * y
+
+    def held():
+        return sum(type(x) is torch.Tensor and x.shape == (3, 777) for x in gc.get_objects())
+
+    weight = torch.nn.Parameter(torch.rand(3, 777))
+    result = session.twice.run(function, function, ())
+    assert held() == 1, held()
+    expected = torch.autograd.grad(function().sum(), weight)[0]
+    assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], expected)
+
 
 def check_rule(session, paths):
     """Blocks are looked for when moving tensors alone makes an iteration a tenth longer; before

@@ -9,8 +9,9 @@ consist of others, as the stages of a Swin transformer do, are none: these other
 executed once as the program says, and watched. It stays as it is for good if it
 
 - has running statistics (batch normalization and the like);
-- changes a parameter, a buffer or a tensor that it gets, or puts another one in its place; or
-  changes a number, a text or a container among its attributes, its modules' or what it gets;
+- changes a parameter, a gradient of one, a buffer or a tensor that it gets, or puts another one in
+  its place; or changes a number, a text or a container among its attributes, its modules' or what
+  it gets;
 - draws random numbers of Python, of NumPy, or of a torch.Generator that is an attribute;
 - has a forward that is no function of its class, is compiled, or is sharded by torch.distributed.
 
@@ -27,9 +28,9 @@ What else is an effect of a block cannot be seen: one that writes a file does so
 
 From then on it is executed twice, by twice.py. For the second time random numbers are restored,
 autocast, what torch was told of data types and of attention's kernels, and the containers that the
-block got. It is executed once where gradients are off, where a backward pass is
-under way, where a functorch transform, a trace, a compilation, a stream's capture or parametrize's
-cache is active, or where another thread than the session's runs the block.
+block got. It is executed once where gradients are off, where a backward pass is under way, where a
+functorch transform, a trace, a compilation, a stream's capture or parametrize's cache is active,
+or where another thread than the session's runs the block.
 
 Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
 has changed meanwhile, the second execution would make other gradients: it is an error, which says
@@ -302,6 +303,13 @@ def random_state():
     return random.getstate(), str(numbers.get_state()) if numbers else None
 
 
+def gradients_of(modules):
+    """Which gradients the parameters have, and how often somebody has written each. A block that
+    calls backward() itself, as for a loss of its own, adds to them."""
+    found = [p.grad for module in modules for p in module._parameters.values() if p is not None]
+    return [None if gradient is None else (id(gradient), gradient._version) for gradient in found]
+
+
 def has_gradients(modules, tensors):
     """Whether what a block gets, or one of its parameters, requires gradients."""
     if any([tensor.requires_grad for tensor in tensors]):
@@ -378,9 +386,14 @@ class Forward:
 
     def watch(self, own, args, kwargs, again, tensors):
         is_training = self.block().training
-        before = self.state(tensors, *again), random_state()
+
+        def effects():
+            gradients = gradients_of(modules_of(self.block()))
+            return self.state(tensors, *again), gradients, random_state()
+
+        before = effects()
         result = own(*args, **kwargs)
-        after = self.state(tensors, *again), random_state()
+        after = effects()
         if before == after:
             self.is_fit = True
             self.watched.add(is_training)

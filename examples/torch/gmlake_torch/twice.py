@@ -16,7 +16,7 @@ DIFFERS = (
 
 
 class Enough(BaseException):
-    """All that was saved is made again. No code of the program handles it as an error."""
+    """All that was saved is made again. `except Exception` does not handle it."""
 
 
 def backward_pass():
@@ -57,8 +57,9 @@ def cast_as(former):
         yield
 
 
-def ignore(_):
-    """In place of a hook for tensors that nobody asks for."""
+def as_saved(tensor):
+    """For a second execution that asks for gradients itself."""
+    return tensor
 
 
 def run(first, second, devices):
@@ -67,7 +68,7 @@ def run(first, second, devices):
     as soon as all is made, and once more for another pass, if the graph was retained. devices: the
     GPUs whose random numbers it may draw."""
     sizes = []  # of the saved tensors
-    made, of_pass = [], None
+    made, of_pass = [], None  # in which backward pass
     states, former = random_states(devices), casts()
 
     def save(tensor):
@@ -77,35 +78,39 @@ def run(first, second, devices):
     def load(number):
         nonlocal made, of_pass
         now = backward_pass()
-        if of_pass != now or made[number] is None:
+        if of_pass != now or number >= len(made) or made[number] is None:
             made, of_pass = execute(), now
         tensor, made[number] = made[number], None
         return tensor
 
     def execute():
-        found = []
+        found, count = [], len(sizes)  # so far: first() may ask for gradients itself
 
         def save_again(tensor):
-            if tensor.numel() != sizes[len(found)]:
-                raise RuntimeError(DIFFERS)
-            found.append(tensor.detach())
-            if len(found) == len(sizes):
+            if len(found) < count:
+                if tensor.numel() != sizes[len(found)]:
+                    raise RuntimeError(DIFFERS)
+                found.append(tensor.detach())
+            if len(found) == count:  # raised again where the function handles any error
                 raise Enough
+            return found[-1]
 
         states_now = random_states(devices)
         set_random_states(devices, states)
         try:
             with torch.enable_grad(), cast_as(former):
-                with torch.autograd.graph.saved_tensors_hooks(save_again, ignore):
+                with torch.autograd.graph.saved_tensors_hooks(save_again, as_saved):
                     second()
         except (Enough, RuntimeError):  # which torch 1.13 makes of it
-            if len(found) < len(sizes):
+            if len(found) < count:
                 raise
         finally:
             set_random_states(devices, states_now)
-        if len(found) < len(sizes):
+        if len(found) < count:
             raise RuntimeError(DIFFERS)
         return found
 
     with torch.autograd.graph.saved_tensors_hooks(save, load):
-        return first()
+        result = first()
+    made = []  # what it asked for itself
+    return result
