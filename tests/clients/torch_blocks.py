@@ -877,6 +877,36 @@ def check_own_gradients(session, paths):
     assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], expected)
 
 
+def check_hooks(session, paths):
+    """The program's hooks get what a block saves for the backward pass, and it may allow none."""
+    graph = torch.autograd.graph
+
+    def half(tensor):
+        return tensor / 2 if tensor.is_floating_point() else tensor
+
+    def halves(model):
+        with graph.saved_tensors_hooks(half, lambda tensor: tensor):
+            return model(batch()).square().mean()
+
+    def without(model):
+        with graph.disable_saved_tensors_hooks("no hooks"):
+            return model(batch()).square().mean()
+
+    own_loss = found_in.__defaults__[0]
+    for make_loss in (halves, without)[: 1 + hasattr(graph, "disable_saved_tensors_hooks")]:
+        torch.manual_seed(1)
+        model = Model()
+        expected, plain = found_in(model, make_loss), found_in(model)
+        with opened(session, paths) as own:
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            for ask, wanted, count in (
+                (own_loss, plain, 0), (make_loss, expected, 0), (own_loss, plain, LAYERS)
+            ):
+                assert are_equal(found_in(model, ask), wanted), make_loss
+                own.mark()
+                assert own.stats()["region_count"] == count
+
+
 def check_rule(session, paths):
     """Blocks are looked for when moving tensors alone makes an iteration a tenth longer; before
     there is a plan, when a sixteenth of the limit comes back in backward passes."""

@@ -30,7 +30,8 @@ From then on it is executed twice, by twice.py. For the second time random numbe
 autocast, what torch was told of data types and of attention's kernels, and the containers that the
 block got. It is executed once where gradients are off, where a backward pass is under way, where a
 functorch transform, a trace, a compilation, a stream's capture or parametrize's cache is active,
-or where another thread than the session's runs the block.
+where hooks of the program's get what is saved for the backward pass, or where another thread than
+the session's runs the block.
 
 Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
 has changed meanwhile, the second execution would make other gradients: it is an error, which says

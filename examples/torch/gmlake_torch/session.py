@@ -492,6 +492,7 @@ class Session:
             self._patch_checkpoints()
         if self._blocks is not None:
             self._patch_copies()
+            self._patch_saving()
         if self._recomputes == "always":
             self._replace(torch.optim.Optimizer, "__init__", self._with_blocks)
 
@@ -606,7 +607,7 @@ class Session:
 
     def _run_block(self, first, second, tensors):
         """A block that may be executed twice; see blocks.py."""
-        if self._depth or self._region_now:
+        if self._depth or self._region_now or self._is_saving():
             return first()
         region, is_kept = self._calls.region()
         if is_kept:
@@ -652,6 +653,29 @@ class Session:
         self._replace(torch.nn.Module, "_replicate_for_data_parallel", replicate)
         self._replace(torch.nn.Module, "__setstate__", setstate)
         self._replace(torch.nn.Module, "__reduce_ex__", reduce)
+
+    def _patch_saving(self):
+        """What torch is told of hooks that get what is saved for the backward pass."""
+
+        def adding(number):
+            def make(former):
+                def change(*args):
+                    former(*args)
+                    depth = self._thread.saving_depth + number
+                    self._thread.saving_depth = max(0, depth)  # some may be older than the session
+
+                return change
+
+            return make
+
+        own = torch._C._autograd
+        self._replace(own, "_push_saved_tensors_default_hooks", adding(1))
+        self._replace(own, "_pop_saved_tensors_default_hooks", adding(-1))
+
+    def _is_saving(self):
+        """Whether hooks of the program get what is saved, or none may: blocks have theirs."""
+        is_enabled = getattr(torch._C._autograd, "_saved_tensors_hooks_is_enabled", None)
+        return self._thread.saving_depth > 0 or (is_enabled is not None and not is_enabled())
 
     def _patch_checkpoints(self):
         """Non-reentrant checkpoints: torch runs such a generator up to its only yield, then the
@@ -701,6 +725,7 @@ class OfThread(threading.local):
     depth = 0  # of regions inside which no operator is seen
     compares = False  # addresses of tensors
     lasting_depth, is_first_step = 0, False  # what it makes lasts
+    saving_depth = 0  # hooks for what is saved for the backward pass
 
 
 def no_optimizer():
