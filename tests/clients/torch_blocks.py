@@ -857,6 +857,12 @@ class OwnLoss(Layer):
         return self.norm(y)
 
 
+class Lazy(Layer):
+    def __init__(self):
+        super().__init__()
+        self.wide = torch.nn.LazyLinear(4 * WIDTH)
+
+
 def check_own_gradients(session, paths):
     """A block may ask for gradients while it is executed, and holds nothing for that behind it. If
     it adds to those of parameters it is executed once."""
@@ -905,6 +911,25 @@ def check_hooks(session, paths):
                 assert are_equal(found_in(model, ask), wanted), make_loss
                 own.mark()
                 assert own.stats()["region_count"] == count
+
+
+def check_lazy(session, paths):
+    """A module whose parameters its first call makes is no block until then."""
+    assert counts(session, paths, lambda: Model(Lazy)) == LAYERS
+
+
+def check_swapped_attributes(session, paths):
+    """A new attribute in another one's place is no change of what stands in front of it."""
+    with opened(session, paths) as own:
+        model = Model()
+        for layer in model.layers:
+            layer.table, layer.former = torch.ones(1), 1
+        losses(model, own.mark)
+        for layer in model.layers:
+            del layer.former
+            layer.later = 1
+        losses(model.eval(), own.mark, 1)
+        assert all(layer.forward.watched == {True, False} for layer in model.layers)
 
 
 def check_rule(session, paths):

@@ -132,7 +132,8 @@ def is_block(module):
         return False
     if all(part is None for part in module._modules.values()):
         return False
-    if next(module.parameters(), None) is None:
+    parameters = list(module.parameters())
+    if not parameters or any(map(torch.nn.parameter.is_lazy, parameters)):  # not made yet
         return False
     return not any(
         attribute(part, "track_running_stats")
@@ -222,6 +223,7 @@ def values_of(module, names, tensors):
     rest."""
     of_module = vars(module)
     count, own = names.get(id(module), (0, ()))
+    tensor_count = len(tensors)
     try:
         if count == len(of_module):
             return own, [
@@ -229,7 +231,7 @@ def values_of(module, names, tensors):
                 for name in own
             ]
     except KeyError:  # another one is in its place
-        pass
+        del tensors[tensor_count:]
     own = [name for name in of_module if name not in OF_ANY_MODULE]
     names[id(module)] = len(of_module), own
     return values_of(module, names, tensors)
