@@ -932,6 +932,20 @@ def check_swapped_attributes(session, paths):
         assert all(layer.forward.watched == {True, False} for layer in model.layers)
 
 
+def check_devices(session, paths):
+    """A block that gets no tensors draws random numbers of the session's GPU."""
+    with opened(session, paths) as own:
+        former, own.device = own.device, torch.device("cuda", 1)
+        run, got = session.twice.run, []
+        session.twice.run = lambda first, second, devices: got.append(devices)
+        try:
+            own._run_block(None, None, [])
+            own._run_block(None, None, [torch.zeros(1)])
+        finally:
+            session.twice.run, own.device = run, former
+    assert got == [[torch.device("cuda", 1)]] * 2, got
+
+
 def check_rule(session, paths):
     """Blocks are looked for when moving tensors alone makes an iteration a tenth longer; before
     there is a plan, when a sixteenth of the limit comes back in backward passes."""

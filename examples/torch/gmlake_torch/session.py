@@ -613,7 +613,8 @@ class Session:
         if is_kept:
             with self._inside():
                 return first()
-        devices = {tensor.device for tensor in tensors if tensor.is_cuda}
+        devices = {self.device, *(tensor.device for tensor in tensors)}
+        devices = [device for device in devices if device.type == "cuda"]
         with self._inside():
             return twice.run(first, self._again(second, region), devices)
 
