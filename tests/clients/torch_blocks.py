@@ -883,6 +883,39 @@ def check_own_gradients(session, paths):
     assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], expected)
 
 
+class Ends(torch.autograd.Function):
+    """Saves what it makes. Its apply is a function of Python, as each is from torch 2 on."""
+
+    made = []
+
+    @classmethod
+    def apply(cls, *args):
+        return super().apply(*args)
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.sin()
+        Ends.made.append(weakref.ref(y))
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos()
+
+
+def check_own_functions(session, paths):
+    """What an autograd.Function at a block's end has made goes without the garbage collector."""
+    weight = torch.nn.Parameter(torch.rand(3))
+    function = lambda: Ends.apply(weight.exp())
+    gc.disable()
+    try:
+        session.twice.run(function, function, ()).sum().backward()
+        assert [made() for made in Ends.made] == [None] * 2
+    finally:
+        gc.enable()
+
+
 def check_hooks(session, paths):
     """The program's hooks get what a block saves for the backward pass, and it may allow none."""
     graph = torch.autograd.graph
