@@ -6658,13 +6658,23 @@ static int gmlk_is_usable(const gmlake *l, const gmlk_requester *by, const gmlk_
   return by->may_wait ? gmlk_may_take(&l->streams, *by, b) : gmlk_has_tag(b, GMLK_CLEAN);
 }
 
+/* In a dry run: what is marked is memory no more. So the free grains before `slot` begin, and those
+   behind `stop` end, at the nearest marked slot. */
+static void gmlk_room_cut(const gmlk_arena *a, uint32_t slot, uint32_t stop, uint32_t *at,
+                          uint32_t *end) {
+  while (slot > *at >> a->chunk_log && !gmlk_slot_is_open(a, slot - 1)) slot--;
+  while (stop << a->chunk_log < *end && !gmlk_slot_is_open(a, stop)) stop++;
+  *at = (uint32_t)gmlk_max(*at, slot << a->chunk_log);
+  *end = (uint32_t)gmlk_min(*end, stop << a->chunk_log);
+}
+
 /* The first room from this slot on. The last one, behind all that has memory, may have no slot
    left. `by` is for whom chunks are created, NULL: for a piece of their own. */
 static gmlk_room gmlk_room_from(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
                                 uint32_t align, uint32_t from) {
   const uint32_t slot = gmlk_slot_from(a, from, 1), stop = gmlk_slot_from(a, slot, 0);
   const uint32_t begin = slot << a->chunk_log;
-  uint32_t at, end, i, limit = stop;
+  uint32_t at, end, limit = stop;
   gmlk_block *before = a->firsts[slot], *behind = a->firsts[stop];
   gmlk_room room;
   memset(&room, 0, sizeof(room));
@@ -6679,12 +6689,7 @@ static gmlk_room gmlk_room_from(const gmlake *l, const gmlk_arena *a, const gmlk
   end = behind->at;
   if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
   if (by->stream && gmlk_has_tag(behind, by->stream)) end = gmlk_run_of(a, behind).end;
-  if (by->may_wait) { /* what is marked is memory no more */
-    for (i = slot; i > at >> a->chunk_log && !gmlk_slot_is_open(a, i - 1);) i--;
-    if (i << a->chunk_log > at) at = i << a->chunk_log;
-    for (i = stop; i << a->chunk_log < end && !gmlk_slot_is_open(a, i);) i++;
-    if (i << a->chunk_log < end) end = i << a->chunk_log;
-  }
+  if (by->may_wait) gmlk_room_cut(a, slot, stop, &at, &end);
   room.before = (begin - at) & ~(align - 1);
   room.after = end - (stop << a->chunk_log);
   return room;
@@ -7917,6 +7922,19 @@ static gmlake_result gmlk_slow_host_wait(gmlake *l, gmlk_request *r, gmlk_block 
   return result ? result : refused;
 }
 
+/* The chunks that a range takes once all that may be returned is; 0: it has no place. Adds what is
+   returned to *chunks. pre: there is scratch for them. */
+static uint32_t gmlk_dry_run_range(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
+                                   uint64_t *chunks) {
+  gmlk_arena *a = r->arena;
+  const gmlk_requester clean = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
+  uint32_t count;
+  *chunks += gmlk_trim_choose(l, a, clean, SIZE_MAX).count;
+  count = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align).count;
+  gmlk_trim_forget(a);
+  return count;
+}
+
 /* Foretells how gmlk_slow_reclaim ends: with a window, for which chunks may be created, or with a
    range. */
 static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
@@ -7940,10 +7958,7 @@ static gmlake_result gmlk_dry_run_reclaim(gmlake *l, gmlk_request *r, gmlk_block
   }
   if (!is_served && may_grow) {
     if (!gmlk_grow_ensure(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    chunks +=
-        gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), SIZE_MAX).count;
-    count = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align).count;
-    gmlk_trim_forget(a);
+    count = gmlk_dry_run_range(l, r, requester, &chunks);
     is_served = count && count <= chunks;
   }
   l->dry_run->answer.new_bytes = count * a->chunk_bytes;
