@@ -6,7 +6,7 @@
 documents="SECURITY.md SOUNDNESS.md tests/MUTATION.md"
 
 runs_case() {
-  grep -qsE "^[A-Z_]+\\((.*, )?$2\\)|^ *\\{\"$2\"," tests/*/"$1.c" tests/*/*"${1#test_}.h"
+  grep -qsE "^[A-Z_]+\\((.*, )?$2[,)]|^ *\\{\"$2\"," tests/*/"$1.c" tests/*/*"${1#test_}.h"
 }
 
 # shellcheck disable=SC2086
