@@ -1015,7 +1015,7 @@ def check_rule(session, paths):
 
 
 def check_one_thread(session, paths):
-    """A backward pass runs in the thread that calls it."""
+    """backward() runs in the thread that calls it."""
     modes = torch.autograd.grad_mode
     former, ran = getattr(modes, "set_multithreading_enabled", None), []
 

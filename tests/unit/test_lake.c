@@ -67,6 +67,20 @@ CASE(create_passes_the_missing_driver_on) {
   close_mock();
 }
 
+CASE(get_desc_tells_the_defaults) {
+  gmlake_desc filled;
+  prepare(1024); /* 64 MiB */
+  desc.chunk_bytes = 0;
+  open_lake();
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_int_equal(filled.chunk_bytes, 2048 * K);
+  assert_ptr_equal(filled.backend, mock);
+  assert_int_equal(filled.limit_bytes, 0);
+  assert_error(gmlake_get_desc(lake, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_get_desc(NULL, &filled), INVALID_ARGUMENT);
+  finish();
+}
+
 /* Chunks are device memory / 8192, down to a power of two, 2 to 32 MiB, but 2 where it is the
    host's, and a granule at least. The rest is in multiples of the device, as far as a size_t
    goes. */

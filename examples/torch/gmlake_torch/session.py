@@ -674,7 +674,8 @@ class Session:
         self._replace(own, "_pop_saved_tensors_default_hooks", adding(-1))
 
     def _is_saving(self):
-        """Whether hooks of the program get what is saved, or none may: blocks have theirs."""
+        """Whether hooks of the program get what is saved, or torch allows no hooks: a block that is
+        executed twice needs hooks of its own."""
         is_enabled = getattr(torch._C._autograd, "_saved_tensors_hooks_is_enabled", None)
         return self._thread.saving_depth > 0 or (is_enabled is not None and not is_enabled())
 

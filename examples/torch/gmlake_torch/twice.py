@@ -2,8 +2,8 @@
 when that asks for it.
 
 torch's non-reentrant checkpoint does so, too. For each saved tensor it makes objects that Python's
-garbage collector counts, and it may be given functions that save less. Here a saved tensor is a
-number, so that a small block costs the host less.
+garbage collector counts. Here a saved tensor is a number, so that a small block costs the host
+less.
 """
 import contextlib
 import sys
@@ -115,5 +115,5 @@ def run(first, second, devices):
 
     with torch.autograd.graph.saved_tensors_hooks(save, load):
         result = first()
-    made = []  # what it asked for itself
+    made = []  # what it asked for itself may go
     return result
