@@ -90,6 +90,29 @@ class Shared(Model):
             return self.head(y)
 
 
+class Numbered(Layer):
+    def __init__(self, number):
+        super().__init__()
+        self.layer_idx = number
+
+
+class Translator(Model):
+    """An encoder, and a decoder of the same class that fills a cache."""
+
+    def __init__(self, numbers=range(LAYERS)):
+        layers = iter([*range(LAYERS), *numbers])
+        super().__init__(lambda: Numbered(next(layers)))
+        self.decoder = torch.nn.ModuleList(Numbered(number) for number in layers)
+
+    def forward(self, x, past_key_values):
+        y = self.embed(x)
+        for layer in self.layers:
+            y = layer(y)
+        for layer in self.decoder:
+            y = layer(y, past_key_values=past_key_values)
+        return self.head(y)
+
+
 class Squared(torch.nn.Module):
     def forward(self, x):
         return x * x.abs()
@@ -159,12 +182,37 @@ class DynamicCache:
 
     def update(self, layer, y):
         self.count += 1
-        self.seen[len(self.seen)] = y.shape[1]
+        self.seen[getattr(layer, "layer_idx", len(self.seen))] = y.shape[1]
         return y
 
 
 class Other(DynamicCache):
     """A class that nobody knows."""
+
+
+class EncoderDecoderCache(Other):
+    """As transformers': one of each kind of attention."""
+
+    def __init__(self, make=DynamicCache):
+        super().__init__()
+        self.self_attention_cache, self.cross_attention_cache = DynamicCache(), make()
+
+    def update(self, layer, y):
+        self.count += 1
+        y = self.self_attention_cache.update(layer, y)
+        return self.cross_attention_cache.update(layer, y)
+
+
+class Positional(Model):
+    """Gives its layers caches by position."""
+
+    def forward(self, x, past_key_values):
+        return super().forward(x, None, past_key_values)
+
+
+class Starred(Layer):
+    def forward(self, x, scale=None, *rest):
+        return super().forward(x, scale, *rest)
 
 
 def opened(session, paths, limit=1 << 30, **options):
@@ -223,6 +271,20 @@ def check_results(session, paths):
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
     assert counts(session, paths, Model, past_key_values=Other) == 0
     assert counts(session, paths, Model, past_key_values=lambda: filled(2)) == 2
+    assert counts(session, paths, Positional, past_key_values=DynamicCache) == LAYERS
+    assert counts(session, paths, Positional, past_key_values=lambda: filled(2)) == 2
+    assert counts(session, paths, lambda: Positional(Starred), past_key_values=DynamicCache) == 0
+    assert counts(session, paths, Model, past_key_values=EncoderDecoderCache) == LAYERS
+    half = lambda: EncoderDecoderCache(lambda: filled(2))
+    assert counts(session, paths, Model, past_key_values=half) == 2
+    odd = lambda: EncoderDecoderCache(Other)
+    assert counts(session, paths, Model, past_key_values=odd) == 0
+    assert counts(session, paths, Levels, past_key_values=EncoderDecoderCache) == 0
+    # Where modules say which layer they are, their place in a list does not count.
+    assert counts(session, paths, Translator, past_key_values=DynamicCache) == 2 * LAYERS
+    assert counts(session, paths, Translator, past_key_values=lambda: filled(2)) == LAYERS + 2
+    turned = lambda: Translator(range(LAYERS)[::-1])
+    assert counts(session, paths, turned, past_key_values=lambda: filled(2)) == LAYERS + 2
 
 
 def filled(layers):
@@ -479,11 +541,17 @@ def check_arguments(session, paths):
         assert layer.forward.is_fit is None
 
 
+class Scaled(Layer):
+    def __init__(self):
+        super().__init__()
+        self.scales = [1.0]
+
+
 def check_changes(session, paths):
     """What changes between the two executions would make other gradients: it is an error."""
 
     def trained(own):
-        model = Model()
+        model = Model(Scaled)
         torch.optim.SGD(model.parameters(), lr=0.1)
         found_in(model)
         return model
@@ -504,11 +572,25 @@ def check_changes(session, paths):
     def frozen(model, x):
         model.layers[1].norm.requires_grad_(False)
 
+    def rate(model, x):
+        model.layers[1].drop.p = 0.5
+
+    def inside(model, x):  # no attribute is set
+        model.layers[1].scales[0] = 2.0
+
+    def module(model, x):
+        model.layers[1].back = copy.deepcopy(model.layers[1].back)
+
+    def removed(model, x):
+        del model.layers[1].norm.eps
+
     def nothing(model, x):
         model.head.eval()
 
     with opened(session, paths) as own:
-        for change in (eval_, argument, parameter, replaced, frozen, nothing):
+        tensors = argument, parameter, replaced, frozen
+        modules = eval_, rate, inside, module, removed
+        for change in (*tensors, *modules, nothing):
             model = trained(own)
             x = torch.rand(2, LENGTH, WIDTH)
             y = x

@@ -19,8 +19,8 @@ The first execution in training and the first one in evaluation are watched, or 
 first one changes something, as one that fills a cache does. Executed once is also what
 
 - gets an object of a kind that is not known here, which it may change. A DynamicCache of
-  transformers is known: if it is empty for this block, as it is when a model trains, the second
-  execution gets none and computes the same.
+  transformers is known, and an EncoderDecoderCache of two: if it is empty for this block, as it is
+  when a model trains, the second execution gets none and computes the same.
 - contains a module with forward hooks, or meets hooks of all modules, which may have effects;
 - has tensors that are no parameters in the place of some, as torch.func.functional_call puts there.
 
@@ -35,9 +35,10 @@ the session's runs the block.
 
 Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
 has changed meanwhile, the second execution would make other gradients: it is an error, which says
-so.
+so. What somebody writes into a module's __dict__ itself meanwhile is not seen.
 """
 import contextlib
+import functools
 import gc
 import inspect
 import random
@@ -57,7 +58,8 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.d
 PLAIN_KINDS = frozenset(PLAIN)  # most things' types: faster to ask than for their subclasses
 CONTENTS_MAX, DEPTH_MAX = 64, 4  # of larger and deeper containers only the length is watched
 OF_ANY_MODULE = {"forward", *vars(torch.nn.Module())} - {"training"}  # no attributes of its own
-CACHE = "DynamicCache"
+CACHES = "DynamicCache", "EncoderDecoderCache"  # transformers', the second of two of the first
+POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def find_blocks():
@@ -108,6 +110,24 @@ def leave_stages(found, parents):
         if len(few) <= STAGES_MAX and len(others) >= 2 * len(few) and consist:
             for block in few:
                 del found[id(block)]
+
+
+def layer_of(index, block):
+    """The layer's number by which a cache knows the block; None: it is not known. Transformers'
+    modules say it; else it is the index in the list."""
+    numbers = {vars(module).get("layer_idx", index) for module in block.modules()} - {index}
+    if len(numbers) > 1:
+        return None
+    return numbers.pop() if numbers else index
+
+
+def layer_of(block, index):
+    """The number by which a cache knows the block; None: it is not known. Modules of transformers
+    have it as an attribute; of other blocks it is the index in their list."""
+    numbers = {vars(module).get("layer_idx") for module in modules_of(block)} - {None}
+    if numbers:
+        return numbers.pop() if len(numbers) == 1 else None
+    return index
 
 
 def model_of(number, parents):
@@ -165,11 +185,18 @@ def tensors_of(thing, found):
     return False
 
 
-def is_unused_cache(thing, index):
-    """Whether it is a cache that is empty for block `index`; None: that is not known."""
-    return (
-        index is not None and type(thing).__name__ == CACHE and thing.get_seq_length(index) == 0
-    )
+def is_cache(thing):
+    return type(thing).__name__ in CACHES
+
+
+def is_unused(cache, index):
+    """Whether it is empty for block `index`; None: that is not known."""
+    if index is None:
+        return False
+    if type(cache).__name__ == CACHES[0]:
+        return cache.get_seq_length(index) == 0
+    parts = cache.self_attention_cache, cache.cross_attention_cache
+    return all(type(part).__name__ == CACHES[0] and is_unused(part, index) for part in parts)
 
 
 def copy_of(thing):
@@ -217,24 +244,97 @@ def modules_of(block):
     return found
 
 
-def values_of(module, names, tensors):
-    """A module's own attributes, as names and as what is to stay of them. names: for each module
-    how many attributes it has, and which are its own. To find that out takes as long as the
-    rest."""
-    of_module = vars(module)
-    count, own = names.get(id(module), (0, ()))
-    tensor_count = len(tensors)
-    try:
-        if count == len(of_module):
-            return own, [
-                value if type(value := of_module[name]) in PLAIN_KINDS else look(value, tensors)
-                for name in own
-            ]
-    except KeyError:  # another one is in its place
-        del tensors[tensor_count:]
-    own = [name for name in of_module if name not in OF_ANY_MODULE]
-    names[id(module)] = len(of_module), own
-    return values_of(module, names, tensors)
+class Changes:
+    """Counts what is set, removed, registered and attached at modules. As long as nothing is, a
+    block's attributes need not be looked at again: that took the host a third as long as the block
+    itself. What is written into a module's __dict__ is not counted."""
+
+    NAMES = ("__setattr__", "__delattr__", "register_parameter", "register_buffer", "add_module",
+             "register_forward_hook", "register_forward_pre_hook")
+
+    def __init__(self):
+        self.count, self._formers = 0, {}
+
+    def begin(self):
+        if self._formers:
+            return
+        for name in self.NAMES:
+            self._formers[name] = getattr(torch.nn.Module, name)
+            setattr(torch.nn.Module, name, self._counting(self._formers[name]))
+
+    def end(self):
+        for name, former in self._formers.items():
+            setattr(torch.nn.Module, name, former)
+        self._formers.clear()
+
+    def _counting(self, former):
+        @functools.wraps(former)
+        def change(*args, **kwargs):
+            self.count += 1
+            return former(*args, **kwargs)
+
+        return change
+
+
+class Attributes:
+    """Those of a block's modules. No module is held: a program may replace it."""
+
+    __slots__ = ("count", "modules", "values", "others", "holders", "is_hooked")
+
+    def __init__(self, count, modules):
+        self.count = count  # see Changes
+        self.modules = [weakref.ref(module) for module in modules]
+        self.values, self.others = [], []  # those that cannot change, and where others are
+        for module, ref in zip(modules, self.modules):
+            for name, value in vars(module).items():
+                if name in OF_ANY_MODULE:
+                    continue
+                self.values.append(name)
+                if is_constant(value):
+                    self.values.append(value)
+                else:
+                    self.others.append((ref, name))
+        self.holders = [r for r, m in zip(self.modules, modules) if m._parameters or m._buffers]
+        self.is_hooked = any(
+            [module._forward_hooks or module._forward_pre_hooks for module in modules[1:]]
+        )
+
+    def __eq__(self, other):
+        return self is other or (
+            [id(ref()) for ref in self.modules] == [id(ref()) for ref in other.modules]
+            and self.values == other.values
+        )
+
+    def are_now(self, count):
+        """Whether nobody has changed them since, nor are modules gone."""
+        return self.count == count and all([ref() is not None for ref in self.modules])
+
+    def tensors(self):
+        """Parameters and buffers."""
+        found = []
+        for ref in self.holders:
+            module = ref()
+            found += module._parameters.values()
+            found += module._buffers.values()
+        return [tensor for tensor in found if tensor is not None]
+
+    def is_plain(self):
+        """Whether nothing is attached to the block now that has effects, or that goes away."""
+        of_all = torch.nn.modules.module
+        if self.is_hooked or of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
+            return False
+        parameters = [p for ref in self.holders for p in ref()._parameters.values()]
+        return all([p is None or isinstance(p, torch.nn.Parameter) for p in parameters])
+
+    def has_gradients(self):
+        return any([tensor.requires_grad for tensor in self.tensors()])
+
+
+def is_constant(value):
+    """Whether it cannot change."""
+    return type(value) in PLAIN_KINDS or (
+        type(value) is tuple and PLAIN_KINDS.issuperset(map(type, value))
+    )
 
 
 class State:
@@ -243,29 +343,26 @@ class State:
     are there. An id alone could be another's later; what held the tensors might be held by them,
     through their graph, for ever. In few lists: Python's garbage collector counts containers."""
 
-    __slots__ = ("values", "ids", "versions", "tensors")
+    __slots__ = ("attributes", "values", "ids", "versions", "tensors")
 
-    def __init__(self, modules, names, tensors, *things):
+    def __init__(self, attributes, tensors, things=()):
         found = list(tensors)
-        self.values = values = [look(thing, found) for thing in things]
-        for module in modules:
-            own, of_module = values_of(module, names, found)
-            values.extend(own)
-            values.extend(of_module)
-            for of_kind in module._parameters, module._buffers:
-                if of_kind:
-                    found.extend(of_kind.values())
-        found = [tensor for tensor in found if tensor is not None]
-        self.ids = [id(tensor) for tensor in found]
+        self.attributes = attributes
+        self.values = [look(thing, found) for thing in things]
+        for module, name in attributes.others:
+            self.values.append(look(vars(module()).get(name), found))
+        found += attributes.tensors()
+        self.values += [tensor.requires_grad for tensor in found]
+        self.ids = list(map(id, found))
         self.versions = versions_of(found)
-        values.extend([tensor.requires_grad for tensor in found])
-        self.tensors = [weakref.ref(tensor) for tensor in found]
+        self.tensors = list(map(weakref.ref, found))
 
     def __eq__(self, other):
         return (
             self.ids == other.ids
             and self.versions == other.versions
             and self.values == other.values
+            and self.attributes == other.attributes
             and all([tensor() is not None for tensor in self.tensors])
         )
 
@@ -313,25 +410,6 @@ def gradients_of(modules):
     return [None if gradient is None else (id(gradient), gradient._version) for gradient in found]
 
 
-def has_gradients(modules, tensors):
-    """Whether what a block gets, or one of its parameters, requires gradients."""
-    if any([tensor.requires_grad for tensor in tensors]):
-        return True
-    parameters = [p for module in modules for p in module._parameters.values()]
-    return any([parameter is not None and parameter.requires_grad for parameter in parameters])
-
-
-def is_plain(modules):
-    """Whether nothing is attached to a block now that has effects, or that goes away."""
-    of_all = torch.nn.modules.module
-    if of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
-        return False
-    if any([module._forward_hooks or module._forward_pre_hooks for module in modules[1:]]):
-        return False
-    parameters = [p for m in modules if m._parameters for p in m._parameters.values()]
-    return all([p is None or isinstance(p, torch.nn.Parameter) for p in parameters])
-
-
 CHANGED = (
     "gmlake_torch.offload: a block of class {} is executed for the second time, and a tensor that "
     "it got, a parameter or an attribute of it has changed since the first: open the session with "
@@ -346,9 +424,10 @@ class Forward:
         self.blocks, self.index, self.block = blocks, index, weakref.ref(block)
         self.is_fit = None  # to be executed twice; None: not executed yet
         self.watched, self.changes = set(), 0  # block.training; executions that changed something
-        self.names = {}  # see values_of
+        self.attributes = None  # as they were last
         self.__signature__ = inspect.signature(block.forward)
         parameters = self.__signature__.parameters.values()
+        self.names = [p.name for p in parameters if p.kind in POSITIONAL]
         self.optional = {p.name for p in parameters if p.default is None}
         block.forward = self
 
@@ -357,15 +436,14 @@ class Forward:
         own = type(block).forward.__get__(block)
         if self.is_fit is False or not self.blocks.may_run():
             return own(*args, **kwargs)
-        gets_none = [k for k, v in kwargs.items() if is_unused_cache(v, self.index)]
-        again = args, {**kwargs, **dict.fromkeys(gets_none)}
-        tensors, modules = [], modules_of(block)
-        is_known = tensors_of(again, tensors) and self.optional.issuperset(gets_none)
-        if not (is_known and has_gradients(modules, tensors) and is_plain(modules)):
+        again, tensors, attributes = self.for_second(args, kwargs), [], self.attributes_now()
+        if again is None or not tensors_of(again, tensors) or not attributes.is_plain():
+            return own(*args, **kwargs)
+        if not (any([t.requires_grad for t in tensors]) or attributes.has_gradients()):
             return own(*args, **kwargs)
         if block.training not in self.watched:
             return self.watch(own, args, kwargs, again, tensors)
-        before, again = State(modules, self.names, tensors), copy_of(again)
+        before, again = State(attributes, tensors), copy_of(again)
         was_set, after = settings(), None
 
         def first():
@@ -384,15 +462,33 @@ class Forward:
 
         return self.blocks.run(first, second, tensors)
 
-    def state(self, tensors, *things):
-        return State(modules_of(self.block()), self.names, tensors, *things)
+    def for_second(self, args, kwargs):
+        """What the second execution gets: no cache. None: there is one that is in use."""
+        caches = [k for k, v in (*zip(self.names, args), *kwargs.items()) if is_cache(v)]
+        if not caches:
+            return args, kwargs
+        given = {**dict(zip(self.names, args)), **kwargs}
+        if not all(k in self.optional and is_unused(given[k], self.index) for k in caches):
+            return None
+        named = [None if is_cache(value) else value for value in args[: len(self.names)]]
+        args = (*named, *args[len(named) :])
+        return args, {**kwargs, **{k: None for k in caches if k in kwargs}}
+
+    def attributes_now(self):
+        if self.attributes is None or not self.attributes.are_now(self.blocks.changes.count):
+            self.attributes = Attributes(self.blocks.changes.count, modules_of(self.block()))
+        return self.attributes
+
+    def state(self, tensors, things=()):
+        return State(self.attributes_now(), tensors, things)
 
     def watch(self, own, args, kwargs, again, tensors):
         is_training = self.block().training
 
         def effects():
+            self.attributes = None  # the block may write into a module's __dict__
             gradients = gradients_of(modules_of(self.block()))
-            return self.state(tensors, *again), gradients, random_state()
+            return self.state(tensors, again), gradients, random_state()
 
         before = effects()
         result = own(*args, **kwargs)
@@ -417,7 +513,7 @@ class Blocks:
     def __init__(self, run):
         self.run = run
         self._forwards, self._thread = [], threading.get_ident()
-        self._tries = 0
+        self._tries, self.changes = 0, Changes()
 
     def may_find(self):
         """Whether none has been found, and it is worth looking."""
@@ -429,9 +525,12 @@ class Blocks:
         if is_compiled():
             return
         for index, block in find_blocks():
-            self._forwards.append(Forward(self, index, block))
+            self._forwards.append(Forward(self, layer_of(block, index), block))
+        if self._forwards:
+            self.changes.begin()
 
     def unwrap(self):
+        self.changes.end()
         for forward in self._forwards:
             forward.is_fit = False  # who replaced the block's forward may call this one
             block = forward.block()

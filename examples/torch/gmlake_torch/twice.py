@@ -20,10 +20,8 @@ class Enough(BaseException):
     """All that was saved is made again. `except Exception` does not handle it."""
 
 
-def backward_pass():
-    """The number of the one that is under way in this thread; -1: none is."""
-    task = getattr(torch._C, "_current_graph_task_id", None)
-    return task() if task else 0
+# The number of the backward pass that is under way in this thread; -1: none is.
+backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: 0)
 
 
 def random_states(devices):
@@ -48,14 +46,13 @@ def casts():
     return [(*cast, is_cached) for cast in now]
 
 
-@contextlib.contextmanager
 def cast_as(former):
     """For `with`: autocast does that."""
-    with contextlib.ExitStack() as stack:
-        for then, now in zip(former, casts()):
-            if then != now and (then[2] or now[2]):
-                stack.enter_context(torch.autocast(*then))
-        yield
+    stack = contextlib.ExitStack()
+    for then, now in zip(former, casts()):
+        if then != now and (then[2] or now[2]):
+            stack.enter_context(torch.autocast(*then))
+    return stack
 
 
 def is_in_apply():
@@ -93,7 +90,7 @@ def run(first, second, devices):
                 raise Enough
             if tensor.numel() != sizes[len(found)]:
                 raise RuntimeError(DIFFERS)
-            found.append(tensor.detach())
+            found.append(tensor if tensor.is_leaf else tensor.detach())
             if len(found) == count and not is_in_apply():
                 raise Enough
             return len(found) - 1
