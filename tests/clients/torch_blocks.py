@@ -6,6 +6,7 @@ of a GPU's (torch_session.cpp):
 import contextlib
 import copy
 import ctypes
+import enum
 import gc
 import inspect
 import io
@@ -91,7 +92,7 @@ class Shared(Model):
 
 
 class Numbered(Layer):
-    def __init__(self, number):
+    def __init__(self, number=None):
         super().__init__()
         self.layer_idx = number
 
@@ -285,6 +286,19 @@ def check_results(session, paths):
     assert counts(session, paths, Translator, past_key_values=lambda: filled(2)) == LAYERS + 2
     turned = lambda: Translator(range(LAYERS)[::-1])
     assert counts(session, paths, turned, past_key_values=lambda: filled(2)) == LAYERS + 2
+    for number, count in ((None, LAYERS), (1.5, 0), (True, 0)):  # what is no number is not known
+        model = lambda number=number: Model(lambda: Numbered(number))
+        assert counts(session, paths, model, past_key_values=DynamicCache) == count, number
+    assert counts(session, paths, lambda: Model(lambda: Numbered([1]))) == LAYERS
+    # Who removes layers gives the others new numbers.
+    with opened(session, paths) as own:
+        model = Translator()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        del model.decoder[:2]
+        for i, layer in enumerate(model.decoder):
+            layer.layer_idx = i
+        losses(model, own.mark, past_key_values=lambda: filled(1))
+        assert own.stats()["region_count"] == LAYERS + 1
 
 
 def filled(layers):
@@ -503,12 +517,17 @@ def check_hidden_effects(session, paths):
         hooked = Model()
         torch.optim.SGD(hooked.parameters(), lr=0.1)
         calls = []
-        hooked.layers[0].back.register_forward_hook(lambda *_: calls.append(1))
+        handle = hooked.layers[0].back.register_forward_hook(lambda *_: calls.append(1))
         for _ in range(3):
             found_in(hooked)
             own.mark()
         assert len(calls) == 3
         assert own.stats()["region_count"] == LAYERS - 1
+        handle.remove()
+        for _ in range(2):
+            found_in(hooked)
+            own.mark()
+        assert own.stats()["region_count"] == LAYERS
 
 
 def check_arguments(session, paths):
@@ -541,17 +560,34 @@ def check_arguments(session, paths):
         assert layer.forward.is_fit is None
 
 
+class Mode(enum.Enum):
+    FAST, EXACT = "fast", "exact"
+
+
 class Scaled(Layer):
     def __init__(self):
         super().__init__()
-        self.scales = [1.0]
+        self.scales, self.names, self.mode = [1.0], {"a", 1}, Mode.FAST
+        self.inner = torch.nn.ModuleList([torch.nn.Tanh()])
+
+
+class Sets(Scaled):
+    """Sets an attribute itself, and torch does not see that."""
+
+    own = 1.0
+
+    def __setattr__(self, name, value):
+        if name == "own":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
 
 def check_changes(session, paths):
     """What changes between the two executions would make other gradients: it is an error."""
 
-    def trained(own):
-        model = Model(Scaled)
+    def trained(own, layer=Scaled):
+        model = Model(layer)
         torch.optim.SGD(model.parameters(), lr=0.1)
         found_in(model)
         return model
@@ -578,31 +614,52 @@ def check_changes(session, paths):
     def inside(model, x):  # no attribute is set
         model.layers[1].scales[0] = 2.0
 
+    def of_set(model, x):
+        model.layers[1].names.remove("a")
+        model.layers[1].names.add("b")
+
+    def mode(model, x):
+        model.layers[1].mode = Mode.EXACT
+
     def module(model, x):
         model.layers[1].back = copy.deepcopy(model.layers[1].back)
 
     def removed(model, x):
         del model.layers[1].norm.eps
 
+    def own_setter(model, x):
+        model.layers[1].own = 2.0
+
+    def inserted(model, x):  # torch's own list writes into _modules
+        model.layers[1].inner.insert(0, torch.nn.Sigmoid())
+
+    def hook(model, x):
+        return model.layers[1].back.register_forward_hook(lambda *_: None)
+
+    def hook_of_all(model, x):
+        return torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+
     def nothing(model, x):
         model.head.eval()
 
     with opened(session, paths) as own:
         tensors = argument, parameter, replaced, frozen
-        modules = eval_, rate, inside, module, removed
-        for change in (*tensors, *modules, nothing):
-            model = trained(own)
+        modules = eval_, rate, inside, of_set, mode, module, removed, own_setter, inserted
+        for change in (*tensors, *modules, hook, hook_of_all, nothing):
+            model = trained(own, Sets if change is own_setter else Scaled)
             x = torch.rand(2, LENGTH, WIDTH)
             y = x
             for layer in model.layers:
                 y = layer(y)
-            change(model, x)
+            handle = change(model, x)
             try:
                 y.sum().backward()
             except RuntimeError as error:
                 assert change is not nothing and 'recomputes="never"' in str(error), error
             else:
                 assert change is nothing, change.__name__
+            if handle:
+                handle.remove()
         # A tensor in a parameter's place, as functional_call puts there, is gone by then.
         model = trained(own)
         own_bias, other = model.layers[0].norm.bias, torch.zeros(WIDTH, requires_grad=True)
@@ -817,6 +874,14 @@ def check_ends(session, paths):
         del loss
     assert not former.is_fit  # it is executed once from now on
     assert are_equal(found_in(model), expected)
+    with opened(session, paths) as own:
+        model = Model()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        found_in(model)
+        loss = model(batch()).mean()
+    model.layers[1].drop.p = 0.5  # nobody counts changes any more
+    with refused('recomputes="never"', RuntimeError):
+        loss.backward()
 
 
 def check_replicas(session, paths):

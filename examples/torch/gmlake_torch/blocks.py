@@ -35,9 +35,11 @@ the session's runs the block.
 
 Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
 has changed meanwhile, the second execution would make other gradients: it is an error, which says
-so. What somebody writes into a module's __dict__ itself meanwhile is not seen.
+so. So it is where modules in the block, or all modules, have got forward hooks. What somebody
+writes into a module's __dict__ itself meanwhile, also by object.__setattr__, is not seen.
 """
 import contextlib
+import enum
 import functools
 import gc
 import inspect
@@ -54,8 +56,10 @@ STAGES_MAX, STAGE_PART = 5, 0.8  # so few blocks are stages where so much of the
 CHANGES_MAX = 2  # executions that are watched, and change something, until a block is left alone
 TRIES_MAX = 3  # searches of a session that find nothing: each looks at every object of the program
 CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
-PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size,
+         enum.Enum)
 PLAIN_KINDS = frozenset(PLAIN)  # most things' types: faster to ask than for their subclasses
+NOT_COUNTED = float("nan")  # equals no count, nor itself
 CONTENTS_MAX, DEPTH_MAX = 64, 4  # of larger and deeper containers only the length is watched
 OF_ANY_MODULE = {"forward", *vars(torch.nn.Module())} - {"training"}  # no attributes of its own
 CACHES = "DynamicCache", "EncoderDecoderCache"  # transformers', the second of two of the first
@@ -112,22 +116,13 @@ def leave_stages(found, parents):
                 del found[id(block)]
 
 
-def layer_of(index, block):
-    """The layer's number by which a cache knows the block; None: it is not known. Transformers'
-    modules say it; else it is the index in the list."""
-    numbers = {vars(module).get("layer_idx", index) for module in block.modules()} - {index}
-    if len(numbers) > 1:
-        return None
-    return numbers.pop() if numbers else index
-
-
-def layer_of(block, index):
-    """The number by which a cache knows the block; None: it is not known. Modules of transformers
+def layer_of(modules, index):
+    """The number by which a cache knows a block; None: it is not known. Modules of transformers
     have it as an attribute; of other blocks it is the index in their list."""
-    numbers = {vars(module).get("layer_idx") for module in modules_of(block)} - {None}
-    if numbers:
-        return numbers.pop() if len(numbers) == 1 else None
-    return index
+    numbers = [vars(module).get("layer_idx") for module in modules]
+    numbers = [number for number in numbers if number is not None] or [index]
+    is_known = all(type(number) is int and number == numbers[0] for number in numbers)
+    return numbers[0] if is_known else None
 
 
 def model_of(number, parents):
@@ -219,9 +214,11 @@ def look(thing, tensors, depth=0):
         tensors.append(thing)
     elif issubclass(kind, torch.Generator):
         return bytes(thing.get_state().tolist())
-    elif issubclass(kind, (dict, list, tuple, set)):
-        if len(thing) > CONTENTS_MAX or depth == DEPTH_MAX or issubclass(kind, set):
+    elif issubclass(kind, (dict, list, tuple, set, frozenset)):
+        if len(thing) > CONTENTS_MAX or depth == DEPTH_MAX:
             return len(thing)
+        if issubclass(kind, (set, frozenset)):  # nothing else in it is held
+            return {value for value in thing if type(value) in PLAIN_KINDS}, len(thing)
         if issubclass(kind, dict):
             return [(look(k, tensors), look(v, tensors, depth + 1)) for k, v in thing.items()]
         return [look(value, tensors, depth + 1) for value in thing]
@@ -244,13 +241,17 @@ def modules_of(block):
     return found
 
 
-class Changes:
-    """Counts what is set, removed, registered and attached at modules. As long as nothing is, a
-    block's attributes need not be looked at again: that took the host a third as long as the block
-    itself. What is written into a module's __dict__ is not counted."""
+def parts_of(modules):
+    """The ids of what is in each. Containers change that without what Changes counts."""
+    return [id(part) for module in modules for part in module._modules.values()]
 
-    NAMES = ("__setattr__", "__delattr__", "register_parameter", "register_buffer", "add_module",
-             "register_forward_hook", "register_forward_pre_hook")
+
+class Changes:
+    """Counts what is set, removed and registered at modules. As long as nothing is, a block's
+    attributes need not be looked at again: that took the host a third as long as the block itself.
+    What is written into a module's __dict__ is not counted."""
+
+    NAMES = "__setattr__", "__delattr__", "register_parameter", "register_buffer", "add_module"
 
     def __init__(self):
         self.count, self._formers = 0, {}
@@ -266,6 +267,7 @@ class Changes:
         for name, former in self._formers.items():
             setattr(torch.nn.Module, name, former)
         self._formers.clear()
+        self.count = NOT_COUNTED  # a backward pass may come later
 
     def _counting(self, former):
         @functools.wraps(former)
@@ -279,11 +281,13 @@ class Changes:
 class Attributes:
     """Those of a block's modules. No module is held: a program may replace it."""
 
-    __slots__ = ("count", "modules", "values", "others", "holders", "is_hooked")
+    __slots__ = ("count", "modules", "parts", "layer", "values", "others", "holders")
 
-    def __init__(self, count, modules):
-        self.count = count  # see Changes
+    def __init__(self, count, modules, index):
+        setters = {type(module).__setattr__ for module in modules}  # others may count nothing
+        self.count = count if setters == {torch.nn.Module.__setattr__} else NOT_COUNTED
         self.modules = [weakref.ref(module) for module in modules]
+        self.parts, self.layer = parts_of(modules), layer_of(modules, index)
         self.values, self.others = [], []  # those that cannot change, and where others are
         for module, ref in zip(modules, self.modules):
             for name, value in vars(module).items():
@@ -295,9 +299,6 @@ class Attributes:
                 else:
                     self.others.append((ref, name))
         self.holders = [r for r, m in zip(self.modules, modules) if m._parameters or m._buffers]
-        self.is_hooked = any(
-            [module._forward_hooks or module._forward_pre_hooks for module in modules[1:]]
-        )
 
     def __eq__(self, other):
         return self is other or (
@@ -306,8 +307,11 @@ class Attributes:
         )
 
     def are_now(self, count):
-        """Whether nobody has changed them since, nor are modules gone."""
-        return self.count == count and all([ref() is not None for ref in self.modules])
+        """Whether nobody has changed them since, nor are modules gone or others there."""
+        if self.count != count:
+            return False
+        modules = [ref() for ref in self.modules]
+        return all([module is not None for module in modules]) and self.parts == parts_of(modules)
 
     def tensors(self):
         """Parameters and buffers."""
@@ -321,7 +325,10 @@ class Attributes:
     def is_plain(self):
         """Whether nothing is attached to the block now that has effects, or that goes away."""
         of_all = torch.nn.modules.module
-        if self.is_hooked or of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
+        if of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
+            return False
+        inner = [ref() for ref in self.modules[1:]]
+        if any([module._forward_hooks or module._forward_pre_hooks for module in inner]):
             return False
         parameters = [p for ref in self.holders for p in ref()._parameters.values()]
         return all([p is None or isinstance(p, torch.nn.Parameter) for p in parameters])
@@ -412,7 +419,7 @@ def gradients_of(modules):
 
 CHANGED = (
     "gmlake_torch.offload: a block of class {} is executed for the second time, and a tensor that "
-    "it got, a parameter or an attribute of it has changed since the first: open the session with "
+    "it got, a parameter, an attribute or a hook of it has changed since: open the session with "
     'recomputes="never", or change it after the backward pass'
 )
 
@@ -436,7 +443,8 @@ class Forward:
         own = type(block).forward.__get__(block)
         if self.is_fit is False or not self.blocks.may_run():
             return own(*args, **kwargs)
-        again, tensors, attributes = self.for_second(args, kwargs), [], self.attributes_now()
+        attributes, tensors = self.attributes_now(), []
+        again = self.for_second(args, kwargs, attributes.layer)
         if again is None or not tensors_of(again, tensors) or not attributes.is_plain():
             return own(*args, **kwargs)
         if not (any([t.requires_grad for t in tensors]) or attributes.has_gradients()):
@@ -455,28 +463,31 @@ class Forward:
             return result
 
         def second():
-            if after is not None and (after != self.state(tensors) or before.is_written()):
-                raise RuntimeError(CHANGED.format(type(block).__name__))
+            if after is not None:
+                is_same = after == self.state(tensors) and self.attributes.is_plain()
+                if not is_same or before.is_written():
+                    raise RuntimeError(CHANGED.format(type(block).__name__))
             with set_back(was_set):
                 return own(*again[0], **again[1])
 
         return self.blocks.run(first, second, tensors)
 
-    def for_second(self, args, kwargs):
+    def for_second(self, args, kwargs, layer):
         """What the second execution gets: no cache. None: there is one that is in use."""
-        caches = [k for k, v in (*zip(self.names, args), *kwargs.items()) if is_cache(v)]
+        given = *zip(self.names, args), *kwargs.items()
+        caches = [(name, value) for name, value in given if is_cache(value)]
         if not caches:
             return args, kwargs
-        given = {**dict(zip(self.names, args)), **kwargs}
-        if not all(k in self.optional and is_unused(given[k], self.index) for k in caches):
+        if not all(k in self.optional and is_unused(v, layer) for k, v in caches):
             return None
         named = [None if is_cache(value) else value for value in args[: len(self.names)]]
         args = (*named, *args[len(named) :])
-        return args, {**kwargs, **{k: None for k in caches if k in kwargs}}
+        return args, {k: None if is_cache(value) else value for k, value in kwargs.items()}
 
     def attributes_now(self):
         if self.attributes is None or not self.attributes.are_now(self.blocks.changes.count):
-            self.attributes = Attributes(self.blocks.changes.count, modules_of(self.block()))
+            modules = modules_of(self.block())
+            self.attributes = Attributes(self.blocks.changes.count, modules, self.index)
         return self.attributes
 
     def state(self, tensors, things=()):
@@ -525,7 +536,7 @@ class Blocks:
         if is_compiled():
             return
         for index, block in find_blocks():
-            self._forwards.append(Forward(self, layer_of(block, index), block))
+            self._forwards.append(Forward(self, index, block))
         if self._forwards:
             self.changes.begin()
 
