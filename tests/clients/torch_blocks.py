@@ -630,6 +630,10 @@ def check_changes(session, paths):
     def own_setter(model, x):
         model.layers[1].own = 2.0
 
+    def state(model, x):
+        drop = model.layers[1].drop
+        drop.__setstate__({**vars(drop), "p": 0.5})
+
     def inserted(model, x):  # torch's own list writes into _modules
         model.layers[1].inner.insert(0, torch.nn.Sigmoid())
 
@@ -645,7 +649,7 @@ def check_changes(session, paths):
     with opened(session, paths) as own:
         tensors = argument, parameter, replaced, frozen
         modules = eval_, rate, inside, of_set, mode, module, removed, own_setter, inserted
-        for change in (*tensors, *modules, hook, hook_of_all, nothing):
+        for change in (*tensors, *modules, state, hook, hook_of_all, nothing):
             model = trained(own, Sets if change is own_setter else Scaled)
             x = torch.rand(2, LENGTH, WIDTH)
             y = x

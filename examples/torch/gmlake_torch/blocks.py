@@ -251,7 +251,8 @@ class Changes:
     attributes need not be looked at again: that took the host a third as long as the block itself.
     What is written into a module's __dict__ is not counted."""
 
-    NAMES = "__setattr__", "__delattr__", "register_parameter", "register_buffer", "add_module"
+    NAMES = ("__setattr__", "__delattr__", "__setstate__", "register_parameter", "register_buffer",
+             "add_module")
 
     def __init__(self):
         self.count, self._formers = 0, {}
