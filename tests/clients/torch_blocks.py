@@ -858,6 +858,8 @@ def check_ends(session, paths):
     torch.manual_seed(1)
     model = Model()
     expected = found_in(model)
+    classes = torch.nn.Module, torch.nn.Parameter, torch.Tensor, torch.optim.Optimizer
+    as_before = [dict(vars(of_torch)) for of_torch in classes]
 
     def wrapped(model):
         former = model.layers[0].forward
@@ -876,6 +878,7 @@ def check_ends(session, paths):
         gradients = [p.grad.clone() for p in model.parameters()]
         assert are_equal((gradients, torch.rand(1)), expected)
         del loss
+    assert [dict(vars(of_torch)) for of_torch in classes] == as_before
     assert not former.is_fit  # it is executed once from now on
     assert are_equal(found_in(model), expected)
     with opened(session, paths) as own:

@@ -271,7 +271,10 @@ class Session:
         if self._blocks is not None:
             self._blocks.unwrap()
         for owner, name, former in reversed(self._undo):
-            setattr(owner, name, former)
+            if former is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, former)
         self._undo.clear()
         if self._hooks:
             self._hooks.remove()
@@ -427,7 +430,7 @@ class Session:
 
     def _replace(self, owner, name, make):
         former = getattr(owner, name)
-        self._undo.append((owner, name, former))
+        self._undo.append((owner, name, vars(owner).get(name)))  # None: it is inherited
         setattr(owner, name, make(former))
 
     def _patch(self):
