@@ -568,7 +568,7 @@ class Scaled(Layer):
     def __init__(self):
         super().__init__()
         self.scales, self.names, self.mode = [1.0], {"a", 1}, Mode.FAST
-        self.inner = torch.nn.ModuleList([torch.nn.Tanh()])
+        self.inner, self.act = torch.nn.ModuleList([torch.nn.Tanh()]), torch.relu
 
 
 class Sets(Scaled):
@@ -621,6 +621,9 @@ def check_changes(session, paths):
     def mode(model, x):
         model.layers[1].mode = Mode.EXACT
 
+    def activation(model, x):
+        model.layers[1].act = torch.tanh
+
     def module(model, x):
         model.layers[1].back = copy.deepcopy(model.layers[1].back)
 
@@ -649,7 +652,7 @@ def check_changes(session, paths):
     with opened(session, paths) as own:
         tensors = argument, parameter, replaced, frozen
         modules = eval_, rate, inside, of_set, mode, module, removed, own_setter, inserted
-        for change in (*tensors, *modules, state, hook, hook_of_all, nothing):
+        for change in (*tensors, *modules, activation, state, hook, hook_of_all, nothing):
             model = trained(own, Sets if change is own_setter else Scaled)
             x = torch.rand(2, LENGTH, WIDTH)
             y = x

@@ -10,8 +10,8 @@ executed once as the program says, and watched. It stays as it is for good if it
 
 - has running statistics (batch normalization and the like);
 - changes a parameter, a gradient of one, a buffer or a tensor that it gets, or puts another one in
-  its place; or changes a number, a text or a container among its attributes, its modules' or what
-  it gets;
+  its place; or changes a number, a text, a function or a container among its attributes, its
+  modules' or what it gets;
 - draws random numbers of Python, of NumPy, or of a torch.Generator that is an attribute;
 - has a forward that is no function of its class, is compiled, or is sharded by torch.distributed.
 
@@ -59,6 +59,7 @@ CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size,
          enum.Enum)
 PLAIN_KINDS = frozenset(PLAIN)  # most things' types: faster to ask than for their subclasses
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type)  # as an activation is
 NOT_COUNTED = float("nan")  # equals no count, nor itself
 CONTENTS_MAX, DEPTH_MAX = 64, 4  # of larger and deeper containers only the length is watched
 OF_ANY_MODULE = {"forward", *vars(torch.nn.Module())} - {"training"}  # no attributes of its own
@@ -208,7 +209,7 @@ def look(thing, tensors, depth=0):
     asks for the thing's type, and not, as isinstance does, for its attribute __class__: some
     configurations execute code for that."""
     kind = type(thing)
-    if kind in PLAIN_KINDS or issubclass(kind, PLAIN):
+    if kind in PLAIN_KINDS or issubclass(kind, PLAIN + FUNCTIONS):
         return thing
     if issubclass(kind, torch.Tensor):
         tensors.append(thing)

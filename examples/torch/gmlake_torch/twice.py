@@ -48,11 +48,11 @@ def casts():
 
 def cast_as(former):
     """For `with`: autocast does that."""
-    stack = contextlib.ExitStack()
-    for then, now in zip(former, casts()):
-        if then != now and (then[2] or now[2]):
-            stack.enter_context(torch.autocast(*then))
-    return stack
+    with contextlib.ExitStack() as stack:
+        for then, now in zip(former, casts()):
+            if then != now and (then[2] or now[2]):
+                stack.enter_context(torch.autocast(*then))
+        return stack.pop_all()
 
 
 def is_in_apply():
