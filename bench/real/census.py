@@ -1,4 +1,4 @@
-"""Trains a small model of each of about 110 architectures, natively and in a session of
+"""Trains a small model of each of 106 architectures, natively and in a session of
 gmlake_torch that executes what repeats twice, and compares the losses of all steps.
 
     python3 -m pip install --no-build-isolation ./examples/torch
