@@ -33,10 +33,12 @@ functorch transform, a trace, a compilation, a stream's capture or parametrize's
 where hooks of the program's get what is saved for the backward pass, or where another thread than
 the session's runs the block.
 
-Where a tensor that the block got, one of its parameters or attributes, or what requires gradients
-has changed meanwhile, the second execution would make other gradients: it is an error, which says
-so. So it is where modules in the block, or all modules, have got forward hooks. What somebody
-writes into a module's __dict__ itself meanwhile, also by object.__setattr__, is not seen.
+Where a tensor that the block got, a parameter, one of the attributes named above, or what requires
+gradients has changed meanwhile, the second execution would make other gradients: it is an error,
+which says so. It is also an error if a forward hook was attached meanwhile, to a module in the
+block or to all modules. Not seen are changes of attributes of other kinds, as of a configuration;
+what is written into a module's __dict__ itself, also by object.__setattr__; and what is written to
+parameter.data.
 """
 import contextlib
 import enum
@@ -255,20 +257,17 @@ class Changes:
     NAMES = ("__setattr__", "__delattr__", "__setstate__", "register_parameter", "register_buffer",
              "add_module")
 
-    def __init__(self):
-        self.count, self._formers = 0, {}
+    def __init__(self, replace):
+        self.count, self._replace = NOT_COUNTED, replace
 
     def begin(self):
-        if self._formers:
-            return
-        for name in self.NAMES:
-            self._formers[name] = getattr(torch.nn.Module, name)
-            setattr(torch.nn.Module, name, self._counting(self._formers[name]))
+        """Does so once, however often it is called."""
+        if self._replace:
+            for name in self.NAMES:
+                self._replace(torch.nn.Module, name, self._counting)
+            self.count, self._replace = 0, None
 
     def end(self):
-        for name, former in self._formers.items():
-            setattr(torch.nn.Module, name, former)
-        self._formers.clear()
         self.count = NOT_COUNTED  # a backward pass may come later
 
     def _counting(self, former):
@@ -521,12 +520,13 @@ class Forward:
 
 class Blocks:
     """Those of a session, which runs them: run(first, second, tensors) is called for each that may
-    be executed twice. It returns what first returns; tensors are what the block gets."""
+    be executed twice. It returns what first returns; tensors are what the block gets. replace: the
+    session's, which puts a function in an attribute's place until the session ends."""
 
-    def __init__(self, run):
+    def __init__(self, run, replace):
         self.run = run
         self._forwards, self._thread = [], threading.get_ident()
-        self._tries, self.changes = 0, Changes()
+        self._tries, self.changes = 0, Changes(replace)
 
     def may_find(self):
         """Whether none has been found, and it is worth looking."""

@@ -250,7 +250,8 @@ class Session:
         check(self._calls.open(self.device.index or 0, *self._open))
         try:
             self._hooks = on_step(self._before_step, self._after_step)
-            self._blocks = Blocks(self._run_block) if self._recomputes != "never" else None
+            if self._recomputes != "never":
+                self._blocks = Blocks(self._run_block, self._replace)
             self._patch()
             self._is_open = True
             check(self._watch(True))
