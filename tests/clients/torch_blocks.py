@@ -1115,6 +1115,9 @@ def check_swapped_attributes(session, paths):
         for layer in model.layers:
             layer.table, layer.former = torch.ones(1), 1
         losses(model, own.mark)
+        known = [layer.forward.attributes for layer in model.layers]
+        losses(model, own.mark)  # nothing is set, so they are not looked at again
+        assert all(layer.forward.attributes is one for layer, one in zip(model.layers, known))
         for layer in model.layers:
             del layer.former
             layer.later = 1
