@@ -304,8 +304,8 @@ HOW A SESSION WORKS
      executed again; it tells that. Where tensors had to leave all the same, so many bytes more stay
      free, and an eighth less after each iteration from which none had to. Sizes count as varying
      until three iterations in a row had the same ones; after each change about twice as many, at
-     most 17. A region can be kept if its second steps are its first ones, write only what they
-     make, and nothing of that outlives the iteration. Two new iterations are measured: if neither
+     most 17. A region can be kept if its second steps are first ones, in their order, write only
+     what they make, and nothing of that outlives the iteration. Two new iterations are measured: if neither
      takes less time than before, or the first one an eighth more, all regions are executed again.
      Where the time before is known by the plan alone, an iteration without kept regions is measured
      then, and it is decided once more. That stands until the limit, or the bytes of an iteration,
@@ -8816,9 +8816,9 @@ static void gmlo_making_leave(gmlo_making *m) {
 /* ---- >>regions: what a program need not execute twice -------------------------------------------
    Owns nothing of a recording. Says what an iteration would be if some of its regions were kept:
    their second steps are gone, and what these make was made by the first steps already. Invariants:
-   [K1] A region can be kept if its second steps are its first ones, from the begin on, by key, by
-        what they name and by what they make; if they write only that, and nothing of it outlives
-        the iteration. A tensor that is made again and the one that was made first are duplicates.
+   [K1] A region can be kept if its second steps are first ones, in their order, by key, by what they
+        name and by what they make; if they write only that, and nothing of it outlives the
+        iteration. A tensor that is made again and the one that was made first are duplicates.
         Steps may be added that make what the first ones found ready: weights in another data type.
    [K2] No step is in two regions.
    Cost: linear in the recording, but for sorting regions. Fails: where host memory is refused. */
@@ -8873,7 +8873,10 @@ static int gmlo_keeping_match_step(gmlo_keeping *k, const gmlo_region *region, u
     int is_made = alloc >= region->again && alloc < region->again_end;
     if (named->how != other->how || (named->how == GMLO_WRITES && !is_made)) return 0;
     if (found == GMLAKE_OFFLOAD_NONE && is_made) {
+      uint32_t first = k->l->slots[other->slot].alloc;
+      int was_made = first >= region->begin && first < region->end;
       if (!gmlo_keeping_are_alike(k, named->slot, other->slot)) return 0;
+      if (k->is_added[named->slot] && was_made) return 0;
       if (binds) k->dup[named->slot] = other->slot;
       continue;
     }
@@ -8921,10 +8924,12 @@ static int gmlo_keeping_add_step(gmlo_keeping *k, uint32_t step) {
 /* Whether the second steps are the first ones, in their order, and added ones; and what these make
    is named by the others. [K1] */
 static int gmlo_keeping_match(gmlo_keeping *k, const gmlo_region *region) {
-  uint32_t i, dup = region->begin;
+  uint32_t i, at, dup = region->begin;
   for (i = region->again; i < region->again_end; i++) {
-    if (dup < region->end && gmlo_keeping_match_step(k, region, i, dup, 0)) {
-      if (!gmlo_keeping_match_step(k, region, i, dup++, 1)) return 0;
+    for (at = dup; at < region->end && !gmlo_keeping_match_step(k, region, i, at, 0);) at++;
+    if (at < region->end) {
+      if (!gmlo_keeping_match_step(k, region, i, at, 1)) return 0;
+      dup = at + 1;
     } else if (!gmlo_keeping_add_step(k, i)) {
       return 0;
     }
@@ -8962,11 +8967,6 @@ static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
   if (region.end == GMLAKE_OFFLOAD_NONE || region.again == GMLAKE_OFFLOAD_NONE ||
       region.again_end == GMLAKE_OFFLOAD_NONE || region.is_odd) {
     return;
-  }
-  while (region.begin < region.end && region.again < region.again_end &&
-         l->steps[region.begin].key != l->steps[region.again].key &&
-         l->steps[region.begin].named_begin == l->steps[region.begin].named_end) {
-    region.begin++; /* it saves what is no tensor, as of random numbers */
   }
   if (region.again == region.again_end) return; /* nothing is executed again */
   if (gmlo_keeping_match(k, &region)) {

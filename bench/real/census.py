@@ -1,5 +1,5 @@
 """Trains a small model of each of 106 architectures, natively (in a lake, without a session) and
-in a session of gmlake_torch that executes what repeats twice, and compares the losses of all steps.
+in a session of gmlake_torch that executes what repeats again, and compares the losses of all steps.
 
     python3 -m pip install --no-build-isolation ./examples/torch
     python3 bench/real/census.py                     all, ten at once: on an H200 97 took 290 s
@@ -12,8 +12,8 @@ move a lot.
 
 A row has: `same` if all losses are, bit for bit; else by what part of itself one differs at most,
 and in brackets by what part two native runs differ. GiB that the lake took natively and in the
-session. MiB that came back in a step. Which blocks were found, and whether they were executed
-twice. A model that the library does not have, or that does not take what it gets here, says why. It
+session. MiB that came back in a step. Which blocks were found, and whether they are executed
+again. A model that the library does not have, or that does not take what it gets here, says why. It
 fails where a model that runs natively does not run in the session, and where losses differ by more
 than eight times what native ones do, or eight last bits of a float.
 """
@@ -208,7 +208,7 @@ def measure(name, kind, recomputes):
             for module in model.modules():
                 forward = vars(module).get("forward")
                 if hasattr(forward, "is_fit"):
-                    what = "twice" if forward.is_fit else "once"
+                    what = "again" if forward.is_fit else "once"
                     blocks[type(module).__name__, what] += 1
 
         try:

@@ -95,8 +95,10 @@ struct Operator {
   std::vector<Argument> tensors; /* the arguments that are, or have, tensors */
   DispatchKeySet own_kernels;    /* of the device's keys, those with a kernel of its own */
   bool is_quiet, is_foreach, is_collective;
-  bool is_composite; /* made of others, but for tensors that `own_kernels` has */
-  bool is_own;       /* of torch's, and reaches memory by its dispatcher alone */
+  bool is_view, is_allocation;
+  bool changes_storages; /* not what is in them; or other streams use them */
+  bool is_composite;     /* made of others, but for tensors that `own_kernels` has */
+  bool is_own;           /* of torch's, and reaches memory by its dispatcher alone */
 
   explicit Operator(const c10::OperatorHandle &handle) {
     const c10::FunctionSchema &schema = handle.schema();
@@ -122,9 +124,11 @@ struct Operator {
       if (handle.hasKernelForDispatchKey(device_key)) own_kernels = own_kernels.add(device_key);
     is_own =
         starts_with(name, "aten::") && name != "aten::nanmean" && name != "aten::linalg_eigvals";
-    const bool is_view = is_listed(VIEW, name) || (returns_alias && !does_write && !is_composite);
-    is_quiet = is_view || starts_with(name, "prim::") || !has_tensors ||
-               (is_listed(ALLOCATION, name) && !does_write);
+    is_view = is_listed(VIEW, name) || (returns_alias && !does_write && !is_composite);
+    is_allocation = is_listed(ALLOCATION, name) && !does_write;
+    is_quiet = is_view || starts_with(name, "prim::") || !has_tensors || is_allocation;
+    changes_storages = name == "aten::set_" || starts_with(name, "aten::resize") ||
+                       starts_with(name, "aten::_resize") || name == "aten::record_stream";
     is_foreach =
         (starts_with(name, "aten::_foreach_") || starts_with(name, "aten::_fused_ad") ||
          starts_with(name, "aten::_fused_sgd") || starts_with(name, "aten::_amp_foreach_")) &&
@@ -318,6 +322,12 @@ void run_parts(const Operator &op, const c10::OperatorHandle &handle, DispatchKe
   for (IValue &result : results) stack.push_back(std::move(result));
 }
 
+} // namespace
+
+#include "again.hpp"
+
+namespace {
+
 void register_new();
 
 /* Whether nobody asks for what the thread executes. */
@@ -478,6 +488,7 @@ API const char *gmlake_torch_offload_look(void) noexcept {
 
 /* is_on: what the thread executes is one operator, until this is called with what it returned. */
 API int gmlake_torch_offload_pause(int is_on) noexcept {
+  if (is_on && again::region_now) again::region_now->spoil();
   const int was_on = c10::impl::tls_is_dispatch_key_excluded(INSIDE);
   c10::impl::tls_set_dispatch_key_excluded(INSIDE, is_on != 0);
   return was_on;

@@ -21,8 +21,8 @@ import wheels  # noqa: E402
 SOURCES = ["gmlake_offload.h"] + [
     f"examples/{name}"
     for name in ("ledger.h", "ledger.hpp", "profile.h", "record.h", "torch/adapter.h",
-                 "torch/calls.h", "torch/lake.hpp", "torch/offload.hpp", "torch/offload_calls.hpp",
-                 "torch/session.hpp", "torch/sharing.hpp")
+                 "torch/again.hpp", "torch/calls.h", "torch/lake.hpp", "torch/offload.hpp",
+                 "torch/offload_calls.hpp", "torch/session.hpp", "torch/sharing.hpp")
 ]
 # What gmlake_torch.predict and gmlake_torch.plan compile, and the headers of bench.
 REPLAY = ("gmlake.h", "gmlake_bfc.h", "bench/replay.c", "bench/viewer.html", "examples/profile.h")

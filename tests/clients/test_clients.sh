@@ -226,13 +226,16 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
       ok "python: $python: their graph" "$build/offload" "$dir/meta.gmgraph"
       # Its headers may be in a package of their own.
       flags=$("$python" -c 'from os.path import exists, join
+from sysconfig import get_paths
 from torch.utils.cpp_extension import include_paths, library_paths
-assert any(exists(join(path, "torch", "library.h")) for path in include_paths())
-print(*["-I" + path for path in include_paths()], *["-L" + path for path in library_paths()])' 2>"$dir/err")
+includes = [*include_paths(), get_paths()["include"]]
+for name in (join("torch", "library.h"), "Python.h"):
+    assert any(exists(join(path, name)) for path in includes)
+print(*["-I" + path for path in includes], *["-L" + path for path in library_paths()])' 2>"$dir/err")
       if [ -n "$flags" ]; then
         # shellcheck disable=SC2086
         ok 'python: operators.cpp' "$CXX" -std=c++17 -w -shared -fPIC -fvisibility=hidden \
-          examples/torch/operators.cpp -o "$dir/operators.so" $flags -ltorch_cpu -lc10
+          examples/torch/operators.cpp -o "$dir/operators.so" $flags -ltorch_cpu -ltorch_python -lc10
         ok 'python: a judge of accesses' "$CC" -O1 -shared -fPIC -fvisibility=hidden \
           tests/clients/torch_judge.c -o "$dir/judge.so"
         ok "python: $python: every access is seen" env LD_PRELOAD="$dir/judge.so" \

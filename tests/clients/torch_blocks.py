@@ -1,5 +1,5 @@
-"""Blocks that a model repeats, in sessions that execute them twice, with the CPU's memory in place
-of a GPU's (torch_session.cpp):
+"""Blocks that a model repeats, in sessions that execute their operators again, with the CPU's memory
+in place of a GPU's (torch_session.cpp):
 
     LD_PRELOAD=session.so python3 tests/clients/torch_blocks.py session.so operators.so
 """
@@ -68,13 +68,6 @@ class Levels(Model):
         return self.head(y)
 
 
-class Halves(Levels):
-    def __init__(self):
-        super().__init__()
-        self.layers.append(Layer())
-        self.more["c"] = Layer()
-
-
 class Shared(Model):
     """Layers that are used twice, and compute a weight once."""
 
@@ -89,29 +82,6 @@ class Shared(Model):
             for layer in (*self.layers, *self.layers):
                 y = layer(y)
             return self.head(y)
-
-
-class Numbered(Layer):
-    def __init__(self, number=None):
-        super().__init__()
-        self.layer_idx = number
-
-
-class Translator(Model):
-    """An encoder, and a decoder of the same class that fills a cache."""
-
-    def __init__(self, numbers=range(LAYERS)):
-        layers = iter([*range(LAYERS), *numbers])
-        super().__init__(lambda: Numbered(next(layers)))
-        self.decoder = torch.nn.ModuleList(Numbered(number) for number in layers)
-
-    def forward(self, x, past_key_values):
-        y = self.embed(x)
-        for layer in self.layers:
-            y = layer(y)
-        for layer in self.decoder:
-            y = layer(y, past_key_values=past_key_values)
-        return self.head(y)
 
 
 class Squared(torch.nn.Module):
@@ -173,57 +143,25 @@ class Nest(Layer):
 
 
 class DynamicCache:
-    """As transformers': what a layer has seen, by its index."""
+    """As transformers': what a layer has seen."""
 
     def __init__(self):
         self.seen, self.count = {}, 0
 
-    def get_seq_length(self, index):
-        return self.seen.get(index, 0)
-
     def update(self, layer, y):
         self.count += 1
-        self.seen[getattr(layer, "layer_idx", len(self.seen))] = y.shape[1]
+        self.seen[layer] = y = torch.cat([self.seen[layer], y], 1) if layer in self.seen else y
         return y
 
 
-class Other(DynamicCache):
-    """A class that nobody knows."""
-
-
-class EncoderDecoderCache(Other):
-    """As transformers': one of each kind of attention."""
-
-    def __init__(self, make=DynamicCache):
-        super().__init__()
-        self.self_attention_cache, self.cross_attention_cache = DynamicCache(), make()
-
-    def update(self, layer, y):
-        self.count += 1
-        y = self.self_attention_cache.update(layer, y)
-        return self.cross_attention_cache.update(layer, y)
-
-
-class Positional(Model):
-    """Gives its layers caches by position."""
-
-    def forward(self, x, past_key_values):
-        return super().forward(x, None, past_key_values)
-
-
-class Starred(Layer):
-    def forward(self, x, scale=None, *rest):
-        return super().forward(x, scale, *rest)
-
-
 def opened(session, paths, limit=1 << 30, **options):
-    """A session that executes blocks twice."""
+    """A session that executes blocks again."""
     options = {"marks_steps": False, "recomputes": "always", **options}
     return torch_package.opened(session, paths, limit, **options)
 
 
 def counts(session, paths, make, **kwargs):
-    """Trains with and without a session that executes blocks twice. Returns how many were."""
+    """Trains with and without a session that executes blocks again. Returns how many are."""
     torch.manual_seed(1)
     expected = losses(make(), **kwargs)
     torch.manual_seed(1)
@@ -235,8 +173,8 @@ def counts(session, paths, make, **kwargs):
         fits = [f.is_fit for f in own._blocks._forwards if id(f.block()) in layers]
     assert got == expected, (got, expected)
     assert not any("forward" in vars(module) for module in model.modules())
-    assert stats["region_count"] == fits.count(True), (stats["region_count"], fits)
-    return fits.count(True)
+    assert (stats["region_count"] > 0) == any(fits), (stats["region_count"], fits)
+    return stats["region_count"]
 
 
 def check_results(session, paths):
@@ -252,59 +190,17 @@ def check_results(session, paths):
     assert counts(session, paths, lambda: Model(Heads, 4)) == 4  # most of them is no other block
     assert counts(session, paths, lambda: Model(Nest, 3)) == 3  # its parts are of its own class
     assert counts(session, paths, lambda: Model(lambda: torch.nn.Sequential(Layer()), 2)) == 0
-    # As many as make blocks may be in several lists of one model, as those of a U-Net's levels. The
-    # index there tells nothing of a cache.
+    # As many as make blocks may be in several lists of one model, as those of a U-Net's levels.
     pairs = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer()), 2)
     assert counts(session, paths, pairs) == 4
-    assert counts(session, paths, Levels, past_key_values=DynamicCache) == 0
-    assert counts(session, paths, Levels, scale=lambda: (torch.ones(1),)) == 10
-    # Nor where two lists have as many as make blocks: these may be layers 6 to 11.
-    halves = lambda: Model(lambda: torch.nn.Sequential(Layer(), Layer(), Layer()), 2)
-    assert counts(session, paths, halves) == 6
-    assert counts(session, paths, Halves, past_key_values=DynamicCache) == 0
+    assert counts(session, paths, Levels, past_key_values=DynamicCache) == 10
     # Nobody asks modules by functions that they may have replaced.
     assert counts(session, paths, lambda: Model(Odd)) == LAYERS
     odd = lambda: Model(lambda: torch.nn.Sequential(Odd(), Odd()), 2)
     assert counts(session, paths, odd) == 4
-    # A weight that is computed once for two executions would be used by both of a block.
-    assert counts(session, paths, Shared) == 0
-    # A cache that is empty for a block is filled once.
+    # A weight may be computed once for two executions, and a cache is filled once.
+    assert counts(session, paths, Shared) == 2 * LAYERS
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
-    assert counts(session, paths, Model, past_key_values=Other) == 0
-    assert counts(session, paths, Model, past_key_values=lambda: filled(2)) == 2
-    assert counts(session, paths, Positional, past_key_values=DynamicCache) == LAYERS
-    assert counts(session, paths, Positional, past_key_values=lambda: filled(2)) == 2
-    assert counts(session, paths, lambda: Positional(Starred), past_key_values=DynamicCache) == 0
-    assert counts(session, paths, Model, past_key_values=EncoderDecoderCache) == LAYERS
-    half = lambda: EncoderDecoderCache(lambda: filled(2))
-    assert counts(session, paths, Model, past_key_values=half) == 2
-    odd = lambda: EncoderDecoderCache(Other)
-    assert counts(session, paths, Model, past_key_values=odd) == 0
-    assert counts(session, paths, Levels, past_key_values=EncoderDecoderCache) == 0
-    # Where modules say which layer they are, their place in a list does not count.
-    assert counts(session, paths, Translator, past_key_values=DynamicCache) == 2 * LAYERS
-    assert counts(session, paths, Translator, past_key_values=lambda: filled(2)) == LAYERS + 2
-    turned = lambda: Translator(range(LAYERS)[::-1])
-    assert counts(session, paths, turned, past_key_values=lambda: filled(2)) == LAYERS + 2
-    for number, count in ((None, LAYERS), (1.5, 0), (True, 0)):  # what is no number is not known
-        model = lambda number=number: Model(lambda: Numbered(number))
-        assert counts(session, paths, model, past_key_values=DynamicCache) == count, number
-    assert counts(session, paths, lambda: Model(lambda: Numbered([1]))) == LAYERS
-    # Who removes layers gives the others new numbers.
-    with opened(session, paths) as own:
-        model = Translator()
-        torch.optim.SGD(model.parameters(), lr=0.1)
-        del model.decoder[:2]
-        for i, layer in enumerate(model.decoder):
-            layer.layer_idx = i
-        losses(model, own.mark, past_key_values=lambda: filled(1))
-        assert own.stats()["region_count"] == LAYERS + 1
-
-
-def filled(layers):
-    cache = DynamicCache()
-    cache.seen.update({index: 1 for index in range(LAYERS) if index >= layers})
-    return cache
 
 
 class Normed(Layer):
@@ -361,74 +257,6 @@ class Frozen(Layer):
         self.requires_grad_(False)
 
 
-class Embeds(Model):
-    """Nothing in front of the blocks is trained."""
-
-    def __init__(self):
-        super().__init__(Frozen)
-        self.embed.requires_grad_(False)
-
-
-def check_effects(session, paths):
-    """Blocks with effects are executed once."""
-    for layer in (Normed, Counts, Appends, Buffered, Replaces, InPlace):
-        assert counts(session, paths, lambda layer=layer: Model(layer)) == 0, layer.__name__
-    assert counts(session, paths, Embeds) == 0  # and such that keep nothing
-    assert counts(session, paths, lambda: Model(Frozen)) == LAYERS
-
-
-def check_copies(session, paths):
-    """A copy of a block, or one that was saved, is no block; what a session found may go."""
-    with opened(session, paths) as own:
-        model = Model()
-        losses(model, own.mark, 2)
-        assert all("forward" in vars(layer) for layer in model.layers)
-        twin = copy.deepcopy(model)
-        file = io.BytesIO()
-        torch.save(model, file)
-        file.seek(0)
-        for other in (twin, torch.load(file, weights_only=False)):
-            for mine, its in zip(model.layers, other.layers):
-                assert its.forward.__self__ is its and its.forward.__func__ is Layer.forward
-                assert "forward" not in vars(its)  # a copy of it would execute it with `its`
-                its.back.bias.data.fill_(7)
-            x = torch.zeros(1, LENGTH, dtype=torch.long)
-            assert not torch.equal(other.eval()(x), model.eval()(x))
-        gone = weakref.ref(model.layers[0])
-        del model, mine
-        gc.collect()
-        assert gone() is None
-        second = Model()
-        losses(second, own.mark, 2)
-        assert "forward" in vars(second.layers[0])
-
-
-def check_thread_and_gradients(session, paths):
-    """Without gradients, in a backward pass and in another thread a block is what it was."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with opened(session, paths, marks_steps=True) as own:
-        model = Model()
-        losses(model, own.mark, 2)
-        forward, ran = own._blocks._forwards[0], []
-        own._blocks.run = lambda first, second, tensors: ran.append(1) or first()
-        x = torch.zeros(1, LENGTH, WIDTH)
-        forward(x)
-        assert len(ran) == 1
-        with torch.no_grad():
-            forward(x)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(forward, x).result()
-        former = getattr(torch, "compiler", None)
-        torch.compiler = types.SimpleNamespace(is_compiling=lambda: True)
-        forward(x)
-        torch.compiler = former
-        torch.jit.trace(model.layers[0], x, check_trace=False)
-        assert len(ran) == 1
-        forward(x)
-        assert len(ran) == 2
-
-
 class Holds(Layer):
     """Changes what is in a container, without a change of its length."""
 
@@ -438,7 +266,7 @@ class Holds(Layer):
 
     def forward(self, x):
         self.seen["count"] += 1
-        return super().forward(x)
+        return super().forward(x) + self.seen["count"]
 
 
 class Draws(Layer):
@@ -475,6 +303,180 @@ class Static(Layer):
         return x + 1
 
 
+class Fills(Layer):
+    """Memory is filled without torch's dispatcher."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        made = torch.empty(y.shape)
+        made.numpy()[:] = 0.5
+        return y * made
+
+
+class TakesAddress(Layer):
+    def forward(self, x):
+        y = super().forward(x).exp()
+        ctypes.memset(y.data_ptr(), 0, 4)
+        return y.sin()
+
+
+class Sparse(Layer):
+    def forward(self, x):
+        weight = self.wide.weight[:WIDTH].relu().to_sparse()
+        return super().forward(x) * torch.sparse.sum(weight)
+
+
+def check_effects(session, paths):
+    """No code of a block runs twice. One that writes what was there before, or reaches memory by
+    itself, is left as it is."""
+    for layer in (Counts, Appends, Replaces, Holds, Draws, Frozen):
+        random.seed(1)
+        state = random.getstate()
+        made = lambda layer=layer: (random.setstate(state), Model(layer))[1]
+        assert counts(session, paths, made) == LAYERS, layer.__name__
+    for layer in (Normed, Buffered, InPlace, DrawsOwn, Static, Fills, TakesAddress, Sparse):
+        assert counts(session, paths, lambda layer=layer: Model(layer)) == 0, layer.__name__
+    made = lambda: {"last": torch.zeros(1)}
+    assert counts(session, paths, lambda: Model(Passes), shared=made) == LAYERS
+    with opened(session, paths) as own:
+        model = Model(TrainsOtherwise).eval()
+        losses(model, own.mark)
+        assert own.stats()["region_count"] == LAYERS
+        model.train()
+        losses(model, own.mark)
+        assert own.stats()["region_count"] == 0
+        hooked = Model()
+        torch.optim.SGD(hooked.parameters(), lr=0.1)
+        calls = []
+        hooked.layers[0].back.register_forward_hook(lambda *_: calls.append(1))
+        for _ in range(3):
+            found_in(hooked)
+            own.mark()
+        assert len(calls) == 3
+        assert own.stats()["region_count"] == LAYERS
+
+
+class Many(Layer):
+    """Operators of many kinds: lists, none in them, several results, views, in-place ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.rnn = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.LSTM(WIDTH, WIDTH)
+
+    def forward(self, x):
+        x = super().forward(x)
+        a, b = torch.stack([x, x.sin(), x.exp().clamp(max=2)], -1).unbind(-1)[:2]
+        most, where = a.topk(8, -1)
+        b = b.clone()
+        b[:, :, where[0, 0]] = most[:, :, :1].sigmoid()
+        table = torch.zeros(WIDTH)
+        table[::2].add_(1.5)
+        table = torch.view_as_real(torch.view_as_complex(b.view(*b.shape[:2], -1, 2)) * 2j)
+        b = b + table.flatten(2).masked_fill(a > 1, 0)
+        image = b.view(-1, 4, LENGTH // 4, WIDTH).contiguous(memory_format=torch.channels_last)
+        image = torch.nn.functional.relu(self.conv(image), inplace=True)
+        b = b + torch.cat(image.split(2, 1)[::-1], 1).reshape_as(b)
+        weights = torch.nn.functional.dropout(torch.softmax(b @ a.transpose(1, 2), -1), 0.2)
+        b = b + torch.einsum("bij,bjk->bik", weights, a) + torch.randn_like(a)
+        if b.sum().item() > 1e9:
+            b = b * 0
+        mask = torch.rand(b.shape[1]) < 0.5
+        return torch.where(mask[:, None], self.rnn(b)[0], b * torch.tensor(0.5)).tanh()
+
+
+class Leaves(torch.autograd.Function):
+    """Of the program's own: keeps some itself, and saves an output."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        y = (x * weight).sigmoid_()
+        ctx.own = x.detach() * 2
+        ctx.save_for_backward(y, weight, x)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        y, weight, x = ctx.saved_tensors
+        y, weight, x = ctx.saved_tensors  # nobody may say how often
+        own = gradient * y * (1 - y)
+        return own * weight + 0 * ctx.own, (own * x).sum((0, 1))
+
+
+class OfItsOwn(Layer):
+    def forward(self, x):
+        return Leaves.apply(super().forward(x), self.norm.weight)
+
+
+class Overwrites(Layer):
+    """Writes what it made, behind an operator that has saved it and one that has not."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        z = y * 2
+        part = z[:, 1:].cos().sum()
+        z = z.detach().clone()
+        z[:, ::2] += 1
+        z.mul_(part.detach())
+        return (y + z).sin_()
+
+
+def check_operators(session, paths):
+    for layer in (Many, OfItsOwn, Overwrites):
+        assert counts(session, paths, lambda layer=layer: Model(layer)) == LAYERS, layer.__name__
+
+
+def check_copies(session, paths):
+    """A copy of a block, or one that was saved, is no block; what a session found may go."""
+    with opened(session, paths) as own:
+        model = Model()
+        losses(model, own.mark, 2)
+        assert all("forward" in vars(layer) for layer in model.layers)
+        twin = copy.deepcopy(model)
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        for other in (twin, torch.load(file, weights_only=False)):
+            for mine, its in zip(model.layers, other.layers):
+                assert its.forward.__self__ is its and its.forward.__func__ is Layer.forward
+                assert "forward" not in vars(its)  # a copy of it would execute it with `its`
+                its.back.bias.data.fill_(7)
+            x = torch.zeros(1, LENGTH, dtype=torch.long)
+            assert not torch.equal(other.eval()(x), model.eval()(x))
+        gone = weakref.ref(model.layers[0])
+        del model, mine
+        gc.collect()
+        assert gone() is None
+        second = Model()
+        losses(second, own.mark, 2)
+        assert "forward" in vars(second.layers[0])
+
+
+def check_thread_and_gradients(session, paths):
+    """Without gradients, in a backward pass and in another thread a block is what it was."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with opened(session, paths, marks_steps=True) as own:
+        model = Model()
+        losses(model, own.mark, 2)
+        forward, ran = own._blocks._forwards[0], []
+        own._blocks.run = lambda function: (ran.append(1) or function(), True)
+        x = torch.zeros(1, LENGTH, WIDTH)
+        forward(x)
+        assert len(ran) == 1
+        with torch.no_grad():
+            forward(x)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(forward, x).result()
+        former = getattr(torch, "compiler", None)
+        torch.compiler = types.SimpleNamespace(is_compiling=lambda: True)
+        forward(x)
+        torch.compiler = former
+        torch.jit.trace(model.layers[0], x, check_trace=False)
+        assert len(ran) == 1
+        forward(x)
+        assert len(ran) == 2
+
+
 def batch(rows=4):
     return torch.randint(0, 64, (rows, LENGTH))
 
@@ -495,41 +497,6 @@ def are_equal(some, others):
     )
 
 
-def check_hidden_effects(session, paths):
-    """What is changed inside containers, what is drawn elsewhere, what is done only in training."""
-    for layer in (Holds, Draws, DrawsOwn, Static):
-        random.seed(1)
-        with opened(session, paths) as own:
-            model = Model(layer)
-            losses(model, own.mark)
-            assert own.stats()["region_count"] == 0, layer.__name__
-            if layer is Holds:
-                assert all(part.seen["count"] == 3 for part in model.layers)
-    made = lambda: {"last": torch.zeros(1)}
-    assert counts(session, paths, lambda: Model(Passes), shared=made) == 0
-    with opened(session, paths) as own:
-        model = Model(TrainsOtherwise).eval()
-        losses(model, own.mark)
-        assert own.stats()["region_count"] == LAYERS
-        model.train()
-        losses(model, own.mark)
-        assert own.stats()["region_count"] == 0
-        hooked = Model()
-        torch.optim.SGD(hooked.parameters(), lr=0.1)
-        calls = []
-        handle = hooked.layers[0].back.register_forward_hook(lambda *_: calls.append(1))
-        for _ in range(3):
-            found_in(hooked)
-            own.mark()
-        assert len(calls) == 3
-        assert own.stats()["region_count"] == LAYERS - 1
-        handle.remove()
-        for _ in range(2):
-            found_in(hooked)
-            own.mark()
-        assert own.stats()["region_count"] == LAYERS
-
-
 def check_arguments(session, paths):
     """A second execution gets what the first one got, whatever the program did to containers."""
 
@@ -547,17 +514,6 @@ def check_arguments(session, paths):
         torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):
             assert are_equal(found_in(model, refills), expected)
-        cache = DynamicCache()
-        loss = model(batch(), past_key_values=cache).mean()
-        cache = weakref.ref(cache)
-        assert cache() is None  # the second execution does without
-        loss.backward()
-        nested = Model()
-        torch.optim.SGD(nested.parameters(), lr=0.1)
-        layer = nested.layers[0]
-        for _ in range(2):
-            layer(torch.ones(1, LENGTH, WIDTH), scale=[torch.ones(1), {"cache": DynamicCache()}])
-        assert layer.forward.is_fit is None
 
 
 class Mode(enum.Enum):
@@ -571,26 +527,9 @@ class Scaled(Layer):
         self.inner, self.act = torch.nn.ModuleList([torch.nn.Tanh()]), torch.relu
 
 
-class Sets(Scaled):
-    """Sets an attribute itself, and torch does not see that."""
-
-    own = 1.0
-
-    def __setattr__(self, name, value):
-        if name == "own":
-            self.__dict__[name] = value
-        else:
-            super().__setattr__(name, value)
-
-
 def check_changes(session, paths):
-    """What changes between the two executions would make other gradients: it is an error."""
-
-    def trained(own, layer=Scaled):
-        model = Model(layer)
-        torch.optim.SGD(model.parameters(), lr=0.1)
-        found_in(model)
-        return model
+    """What a program changes between a block and its backward pass is no matter, or it is an error,
+    as without a session: also where what is written is not saved, but needed again."""
 
     def eval_(model, x):
         model.eval()
@@ -600,10 +539,21 @@ def check_changes(session, paths):
 
     def parameter(model, x):
         with torch.no_grad():
+            model.layers[1].norm.weight.add_(1)
+
+    def needed(model, x):
+        with torch.no_grad():
+            model.layers[1].wide.bias.add_(1)
+
+    def not_needed(model, x):
+        with torch.no_grad():
             model.layers[1].back.bias.add_(1)
 
     def replaced(model, x):
         model.layers[1].norm.weight = torch.nn.Parameter(torch.ones(WIDTH))
+
+    def data(model, x):
+        model.layers[1].wide.weight.data = torch.ones(4 * WIDTH, WIDTH)
 
     def frozen(model, x):
         model.layers[1].norm.requires_grad_(False)
@@ -611,79 +561,64 @@ def check_changes(session, paths):
     def rate(model, x):
         model.layers[1].drop.p = 0.5
 
-    def inside(model, x):  # no attribute is set
+    def inside(model, x):
         model.layers[1].scales[0] = 2.0
-
-    def of_set(model, x):
         model.layers[1].names.remove("a")
-        model.layers[1].names.add("b")
 
-    def mode(model, x):
-        model.layers[1].mode = Mode.EXACT
-
-    def activation(model, x):
-        model.layers[1].act = torch.tanh
+    def attributes(model, x):
+        model.layers[1].mode, model.layers[1].act = Mode.EXACT, torch.tanh
 
     def module(model, x):
         model.layers[1].back = copy.deepcopy(model.layers[1].back)
 
-    def removed(model, x):
-        del model.layers[1].norm.eps
-
-    def own_setter(model, x):
-        model.layers[1].own = 2.0
-
-    def state(model, x):
-        drop = model.layers[1].drop
-        drop.__setstate__({**vars(drop), "p": 0.5})
-
-    def inserted(model, x):  # torch's own list writes into _modules
+    def inserted(model, x):
         model.layers[1].inner.insert(0, torch.nn.Sigmoid())
 
     def hook(model, x):
-        return model.layers[1].back.register_forward_hook(lambda *_: None)
+        model.layers[1].back.register_forward_hook(lambda *_: 1 / 0)
 
-    def hook_of_all(model, x):
-        return torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    def default(model, x):
+        torch.set_default_dtype(torch.float64)
 
-    def nothing(model, x):
-        model.head.eval()
+    def seed(model, x):
+        torch.manual_seed(3)
 
-    with opened(session, paths) as own:
-        tensors = argument, parameter, replaced, frozen
-        modules = eval_, rate, inside, of_set, mode, module, removed, own_setter, inserted
-        for change in (*tensors, *modules, activation, state, hook, hook_of_all, nothing):
-            model = trained(own, Sets if change is own_setter else Scaled)
-            x = torch.rand(2, LENGTH, WIDTH)
-            y = x
-            for layer in model.layers:
-                y = layer(y)
-            handle = change(model, x)
-            try:
-                y.sum().backward()
-            except RuntimeError as error:
-                assert change is not nothing and 'recomputes="never"' in str(error), error
-            else:
-                assert change is nothing, change.__name__
-            if handle:
-                handle.remove()
-        # A tensor in a parameter's place, as functional_call puts there, is gone by then.
-        model = trained(own)
-        own_bias, other = model.layers[0].norm.bias, torch.zeros(WIDTH, requires_grad=True)
+    def gone(model, x):
+        del model.layers[1]
 
-        def functional(model):
-            model.layers[0].norm._parameters["bias"] = other * 2
-            loss = model(batch()).square().mean()
-            model.layers[0].norm._parameters["bias"] = own_bias
-            return loss
+    def answer(model, change):
+        torch.manual_seed(7)
+        x = torch.rand(2, LENGTH, WIDTH)
+        y, parameters = x, list(model.parameters())
+        for layer in model.layers:
+            y = layer(y)
+        change(model, x)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            return str(error), None
+        finally:
+            torch.set_default_dtype(torch.float32)
+        return None, [p.grad for p in parameters if p.grad is not None]
 
-        found = []
-        for _ in range(2):
-            other.grad = None
-            found_in(model, functional)
-            found.append(other.grad)
-            own._blocks.unwrap()
-        assert torch.equal(*found)
+    changes = eval_, argument, parameter, replaced, data, frozen, rate, inside, attributes, module
+    for change in (*changes, inserted, hook, default, seed, gone, needed, not_needed):
+        torch.manual_seed(1)
+        expected, wanted = answer(Model(Scaled), change)
+        with opened(session, paths) as own:
+            torch.manual_seed(1)
+            model = Model(Scaled)
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            own.mark()
+            why, got = answer(model, change)
+            own.mark()
+            if not why:
+                assert own.stats()["region_count"] == LAYERS
+        if expected or change is needed:
+            assert why and 'recomputes="never"' in why, (change.__name__, why)
+        else:
+            assert not why and len(got) == len(wanted), (change.__name__, why)
+            assert all(map(torch.equal, got, wanted)), change.__name__
 
 
 class Caches(Layer):
@@ -700,7 +635,7 @@ class Caches(Layer):
 
 
 class Writes(Layer):
-    """Late: changes a buffer behind its second execution."""
+    """Writes what it has saved before."""
 
     def __init__(self):
         super().__init__()
@@ -708,60 +643,39 @@ class Writes(Layer):
 
     def forward(self, x):
         y = super().forward(x) * self.mean
-        if x.shape[1] < LENGTH:
-            self.mean.add_(1)
+        self.mean.add_(1)
         return y
 
 
-class Typed(Layer):
+class WritesMade(Layer):
     def forward(self, x):
-        return super().forward(x).to(torch.zeros(1).dtype).mul(1 / 3).sin().float()
+        y = super().forward(x).exp()
+        return y.add_(1)
 
 
 def check_caches(session, paths):
-    """What fills a cache is executed twice all the same; what is written late is an error; torch's
-    settings are those of the first execution."""
+    """A table that is computed once; what was saved and is written is an error, as in torch."""
 
     def longer(model):
         return sum(model(torch.ones(1, n, dtype=torch.long)).square().mean() for n in (9, 5))
 
-    for make, make_loss in ((Caches, longer), (Typed, found_in.__defaults__[0])):
-        torch.manual_seed(1)
-        model = Model(make)
-        expected = found_in(model, make_loss)
-        if make is Caches:
-            for layer in model.layers:
-                layer.table = torch.zeros(0)
-        with opened(session, paths) as own:
-            torch.optim.SGD(model.parameters(), lr=0.1)
-            for i in range(3):
-                torch.manual_seed(7)
-                model.zero_grad(set_to_none=True)
-                if i == 2 and make is Caches:
-                    for layer in model.layers:
-                        layer.table = layer.table[:4]
-                loss = make_loss(model)
-                if make is Typed:
-                    torch.set_default_dtype(torch.float64)
-                loss.backward()
-                assert torch.get_default_dtype() is (torch.float32, torch.float64)[make is Typed]
-                torch.set_default_dtype(torch.float32)
-                gradients = [None if p.grad is None else p.grad for p in model.parameters()]
-                assert are_equal((gradients, torch.rand(1)), expected), (make, i)
-                own.mark()
-            assert own.stats()["region_count"] == LAYERS * (2 if make is Caches else 1)
+    torch.manual_seed(1)
+    model = Model(Caches)
+    expected = found_in(model, longer)
+    for layer in model.layers:
+        layer.table = torch.zeros(0)
     with opened(session, paths) as own:
-        model = Model(Writes)
-        losses(model, own.mark)
-        with refused('recomputes="never"'):
-            model(torch.ones(1, 3, dtype=torch.long)).square().mean().backward()
-        hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
-        own.mark()
-        found_in(Model(Writes))
-        found_in(model)
-        hook.remove()
-        own.mark()
-        assert own.stats()["region_count"] == 0
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            assert are_equal(found_in(model, longer), expected)
+            own.mark()
+        assert own.stats()["region_count"] == LAYERS * 2
+    for layer in (Writes, WritesMade):
+        with opened(session, paths):
+            model = Model(layer)
+            torch.optim.SGD(model.parameters(), lr=0.1)
+            with refused("was written since"):
+                model(batch()).square().mean().backward()
 
 
 class Fails(Layer):
@@ -884,14 +798,6 @@ def check_ends(session, paths):
     assert [dict(vars(of_torch)) for of_torch in classes] == as_before
     assert not former.is_fit  # it is executed once from now on
     assert are_equal(found_in(model), expected)
-    with opened(session, paths) as own:
-        model = Model()
-        torch.optim.SGD(model.parameters(), lr=0.1)
-        found_in(model)
-        loss = model(batch()).mean()
-    model.layers[1].drop.p = 0.5  # nobody counts changes any more
-    with refused('recomputes="never"', RuntimeError):
-        loss.backward()
 
 
 def check_replicas(session, paths):
@@ -942,62 +848,6 @@ def check_gradients(session, paths):
                 own.mark()
 
 
-def check_seconds(session, paths):
-    """A second execution that saves other tensors is an error, behind which random numbers and
-    later steps are as ever. Where all is made again it ends, whatever errors the block handles."""
-    is_other = False
-
-    class Unlike(Layer):
-        def forward(self, x):
-            return super().forward(x[:, 1:] if is_other else x)
-
-    class Shorter(Layer):
-        def forward(self, x):
-            return x if is_other else super().forward(x)
-
-    for layer in (Unlike, Shorter):
-        with opened(session, paths) as own:
-            model = Model(layer)
-            losses(model, own.mark, steps=2)
-            loss, is_other = model(batch()).mean(), True
-            state = torch.get_rng_state()
-            with refused("for the second time and saved other tensors", RuntimeError):
-                loss.backward()
-            is_other = False
-            assert torch.equal(torch.get_rng_state(), state)
-            losses(model, own.mark, steps=2)
-
-    class Careful(Layer):
-        def forward(self, x):
-            try:
-                return super().forward(x)
-            except Exception:
-                return super().forward(x).sin()
-
-    assert counts(session, paths, lambda: Model(Careful)) == LAYERS
-
-    class Careless(Layer):
-        """Handles any error. From torch 2 on what hooks raise keeps its kind, as here."""
-
-        def forward(self, x):
-            try:
-                return super().forward(x)
-            except:  # noqa: E722
-                packs[-1](x)
-
-    class Hooks(torch.autograd.graph.saved_tensors_hooks):
-        def __init__(self, pack, unpack):
-            packs.append(pack)
-            super().__init__(pack, unpack)
-
-    packs, former = [], torch.autograd.graph.saved_tensors_hooks
-    torch.autograd.graph.saved_tensors_hooks = Hooks
-    try:
-        assert counts(session, paths, lambda: Model(Careless)) == LAYERS
-    finally:
-        torch.autograd.graph.saved_tensors_hooks = former
-
-
 class Energy(Layer):
     """Asks for gradients itself, as of an energy, which gradients flow through."""
 
@@ -1021,10 +871,9 @@ class Lazy(Layer):
 
 
 def check_own_gradients(session, paths):
-    """A block may ask for gradients while it is executed, and holds nothing for that behind it. If
-    it adds to those of parameters it is executed once."""
+    """A block may ask for gradients while it is executed, and holds nothing for that behind it."""
     assert counts(session, paths, lambda: Model(Energy)) == LAYERS
-    assert counts(session, paths, lambda: Model(OwnLoss)) == 0
+    assert counts(session, paths, lambda: Model(OwnLoss)) == LAYERS
 
     def function():
         y = weight.sigmoid().exp()
@@ -1033,11 +882,12 @@ def check_own_gradients(session, paths):
     def held():
         return sum(type(x) is torch.Tensor and x.shape == (3, 777) for x in gc.get_objects())
 
-    weight = torch.nn.Parameter(torch.rand(3, 777))
-    result = session.twice.run(function, function, ())
-    assert held() == 1, held()
-    expected = torch.autograd.grad(function().sum(), weight)[0]
-    assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], expected)
+    with opened(session, paths) as own:
+        weight = torch.nn.Parameter(torch.rand(3, 777))
+        result, is_repeatable = own._run_block(function)
+        assert is_repeatable and held() == 1, held()
+        expected = torch.autograd.grad(function().sum(), weight)[0]
+        assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], expected)
 
 
 class Ends(torch.autograd.Function):
@@ -1064,11 +914,11 @@ class Ends(torch.autograd.Function):
 def check_own_functions(session, paths):
     """What an autograd.Function at a block's end has made goes without the garbage collector."""
     weight = torch.nn.Parameter(torch.rand(3))
-    function = lambda: Ends.apply(weight.exp())
     gc.disable()
     try:
-        session.twice.run(function, function, ()).sum().backward()
-        assert [made() for made in Ends.made] == [None] * 2
+        with opened(session, paths) as own:
+            own._run_block(lambda: Ends.apply(weight.exp()))[0].sum().backward()
+        assert [made() for made in Ends.made] == [None]
     finally:
         gc.enable()
 
@@ -1095,8 +945,9 @@ def check_hooks(session, paths):
         expected, plain = found_in(model, make_loss), found_in(model)
         with opened(session, paths) as own:
             torch.optim.SGD(model.parameters(), lr=0.1)
+            own.mark()
             for ask, wanted, count in (
-                (own_loss, plain, 0), (make_loss, expected, 0), (own_loss, plain, LAYERS)
+                (own_loss, plain, LAYERS), (make_loss, expected, 0), (own_loss, plain, LAYERS)
             ):
                 assert are_equal(found_in(model, ask), wanted), make_loss
                 own.mark()
@@ -1106,37 +957,6 @@ def check_hooks(session, paths):
 def check_lazy(session, paths):
     """A module whose parameters its first call makes is no block until then."""
     assert counts(session, paths, lambda: Model(Lazy)) == LAYERS
-
-
-def check_swapped_attributes(session, paths):
-    """A new attribute in another one's place is no change of what stands in front of it."""
-    with opened(session, paths) as own:
-        model = Model()
-        for layer in model.layers:
-            layer.table, layer.former = torch.ones(1), 1
-        losses(model, own.mark)
-        known = [layer.forward.attributes for layer in model.layers]
-        losses(model, own.mark)  # nothing is set, so they are not looked at again
-        assert all(layer.forward.attributes is one for layer, one in zip(model.layers, known))
-        for layer in model.layers:
-            del layer.former
-            layer.later = 1
-        losses(model.eval(), own.mark, 1)
-        assert all(layer.forward.watched == {True, False} for layer in model.layers)
-
-
-def check_devices(session, paths):
-    """A block that gets no tensors draws random numbers of the session's GPU."""
-    with opened(session, paths) as own:
-        former, own.device = own.device, torch.device("cuda", 1)
-        run, got = session.twice.run, []
-        session.twice.run = lambda first, second, devices: got.append(devices)
-        try:
-            own._run_block(None, None, [])
-            own._run_block(None, None, [torch.zeros(1)])
-        finally:
-            session.twice.run, own.device = run, former
-    assert got == [[torch.device("cuda", 1)]] * 2, got
 
 
 def check_rule(session, paths):
@@ -1198,7 +1018,7 @@ def check_one_thread(session, paths):
 
 
 def check_memory(session, paths):
-    """With blocks executed twice the limit is held, and most of what they make never leaves."""
+    """With blocks executed again the limit is held, and most of what they make never leaves."""
     library, moved = ctypes.CDLL(paths[0]), {}
     library.host_peak.restype = ctypes.c_size_t
     for recomputes in ("never", "always"):
@@ -1233,7 +1053,7 @@ def check_room(session, paths):
 
     with own:
         assert train(mark) == expected
-    assert moved[-1][0] == moved[1][0] and moved[-1][1] - moved[1][1] < 4 << 18, moved
+    assert moved[-1][0] == moved[1][0] and moved[-1][1] - moved[1][1] < 2 << 20, moved
     assert {1, 2, 4}.issubset(kept) and max(kept) < LAYERS, kept
 
 

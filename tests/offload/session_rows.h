@@ -422,6 +422,10 @@ static const row session_rows[] = {
      "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8 "] note " REGIONS_8
      "kept>0 kept<=(7|8) drifts=0 step+added>=.95*+time step+added<=1.05*+time "
      "+time<(6175|6175)us"},
+    /* Their second steps may be some of the first ones. */
+    {"regions_whose_second_steps_are_fewer",
+     "{told limit:190} " WEIGHTS_8 "[15 " REGIONS_OF("8", "4", "8", ">v#=1/210 v#>/211 -v# ", "200",
+                                                     "") "] kept=8 drifts=0 outs=0"},
     /* Those whose second steps are others are not kept. */
     {"regions_whose_second_steps_are_others",
      "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8_ODD

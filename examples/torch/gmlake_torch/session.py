@@ -26,14 +26,14 @@ torch's dispatcher: a C++ extension that is no operator of it, a custom operator
 it was not given. Run the program once with is_checked=True: then what is away has no memory, and a
 stray access is an error.
 
-Where moving tensors alone would make an iteration more than a tenth longer, by the plan, the blocks
-that a model repeats are executed twice, as far as that pays: blocks.py says which may be. So they
-are before there is a plan, if in an iteration's backward passes more than a sixteenth of the limit
-has come back: the program waits for each tensor. After some iterations the session decides for each
-block: what it makes is kept, and may leave for the host, or is made again. Where sizes vary it does
-so in each iteration, by the room that there is. recomputes="always" has
-blocks executed twice from the first iteration on until then, so that the largest batches fit;
-"never" has none.
+Where moving tensors alone would make an iteration more than a tenth longer, by the plan, what the
+blocks that a model repeats make is not held, and made again in the backward pass, as far as that
+pays: blocks.py says of which. So it is before there is a plan, if in an iteration's backward passes
+more than a sixteenth of the limit has come back: the program waits for each tensor. After some
+iterations the session decides for each block: what it makes is kept, and may leave for the host, or
+is made again. Where sizes vary it does so in each iteration, by the room that there is.
+recomputes="always" makes it again from the first iteration on until then, so that the largest
+batches fit; "never" makes none.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
 are recomputed only as far as that pays, likewise. Without it they are executed as the program says.
@@ -58,14 +58,14 @@ import torch
 import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import explain, twice
+from . import explain
 from .blocks import Blocks
 from .dispatch import on_step, tensors_in
 from .in_backward import StepInBackward
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
 OTHER_STEPS_MAX = 8  # of another optimizer, until its steps end iterations (a critic takes 5)
-ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed twice,
+ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed again,
 BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
@@ -115,6 +115,8 @@ class Calls:
         self.pause = operators.gmlake_torch_offload_pause
         self.look = operators.gmlake_torch_offload_look
         self.watch.restype = self.look.restype = ctypes.c_char_p
+        operators.gmlake_torch_offload_again.restype = ctypes.py_object
+        self.again = types.SimpleNamespace(**operators.gmlake_torch_offload_again())
 
     def end_capture(self):
         graph = ctypes.c_uint64()
@@ -251,7 +253,7 @@ class Session:
         try:
             self._hooks = on_step(self._before_step, self._after_step)
             if self._recomputes != "never":
-                self._blocks = Blocks(self._run_block, self._replace)
+                self._blocks = Blocks(self._run_block)
             self._patch()
             self._is_open = True
             check(self._watch(True))
@@ -319,6 +321,7 @@ class Session:
 
     def _keep(self, tensor):
         if not self._depth and self._is_here(tensor):
+            self._calls.again.spoil()
             check(self._calls.keep(self._data_ptr(tensor)))
 
     def _take(self, address):
@@ -327,6 +330,7 @@ class Session:
         if self._depth:
             return
         if not (self._thread.compares or is_comparer(sys._getframe(2))):
+            self._calls.again.spoil()
             check(self._calls.keep(address))
         elif self.device.type == "cpu":
             check(self._calls.step(0, (ctypes.c_uint64 * 1)(address), 1, 0))
@@ -609,18 +613,24 @@ class Session:
 
         return again
 
-    def _run_block(self, first, second, tensors):
-        """A block that may be executed twice; see blocks.py."""
+    def _run_block(self, function):
+        """A block, whose operators may be executed again; see blocks.py and again.hpp. Returns what
+        the function returns, and whether that is possible."""
         if self._depth or self._region_now or self._is_saving():
-            return first()
+            return function(), True
         region, is_kept = self._calls.region()
-        if is_kept:
-            with self._inside():
-                return first()
-        devices = {self.device, *(tensor.device for tensor in tensors)}
-        devices = [device for device in devices if device.type == "cuda"]
         with self._inside():
-            return twice.run(first, self._again(second, region), devices)
+            if is_kept:
+                return function(), True
+            own = self._calls.again
+            own.begin(self._again(own.execute, region), self.device.index or 0)
+            is_fit = False
+            try:
+                with torch.autograd.graph.saved_tensors_hooks(own.save, own.load):
+                    result = function()
+            finally:
+                is_fit = own.end()
+            return result, is_fit
 
     def _with_blocks(self, former):
         """A model was made, since it gets an optimizer."""

@@ -1,0 +1,601 @@
+/* Executes again what a block of a model has executed: activation checkpointing below Python.
+
+   While a block runs, each operator is written down behind autograd and autocast: itself, its
+   arguments, and where its tensors lie in which storages. What the block saves for the backward
+   pass is not held, if one of these operators has made its storage. When that pass asks for it, the
+   operators that it takes run again, in their order, with the random numbers of the first time. No
+   code of the program runs twice, so what that has changed meanwhile, or does besides, is no
+   matter. (torch's checkpoint executes the module again.)
+
+   What was there before is held, and may not be written until then. A block is left as it is, and
+   all that it saves is held, if in it
+   - something from outside is written: running statistics, a cache, a gradient;
+   - memory is reached without torch's dispatcher: by an address, by a region of torch.compile, or by
+     whoever fills what `empty` has given;
+   - tensors of other layouts are used, other devices or streams, or a generator that is an argument.
+
+   operators.cpp includes this, behind what says of an operator what it reads and writes. A region is
+   of one thread at a time, which holds Python's lock. */
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/enum_tag.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/python_headers.h>
+#include <torch/version.h>
+
+namespace {
+namespace again {
+
+constexpr DispatchKey SEEN = DispatchKey::Fake; /* included while a block's operators are seen */
+
+/* How a tensor lies in a storage. */
+struct Layout {
+  c10::DimVector sizes, strides;
+  int64_t offset = 0;
+  caffe2::TypeMeta type;
+};
+
+/* How often somebody has written a tensor. */
+struct Version {
+  c10::VariableVersion count{c10::VariableVersion::DISABLED};
+  uint32_t then = 0;
+  Version() = default;
+  explicit Version(const at::Tensor &tensor)
+      : count(tensor.unsafeGetTensorImpl()->version_counter()) {
+    if (count.enabled()) then = count.current_version();
+  }
+  bool is_now() const { return !count.enabled() || count.current_version() == then; }
+};
+
+struct Memory {
+  c10::Storage outside;                            /* was there before the block */
+  Version version;                                 /* of that, when it was read first */
+  c10::weak_intrusive_ptr<c10::StorageImpl> known; /* no other one gets its address meanwhile */
+  size_t bytes;
+  bool is_made;   /* by the block */
+  bool is_filled; /* not only allocated */
+  uint32_t write_count = 0;
+};
+
+/* A tensor in an argument, or in an item of one that is a list. */
+struct Place {
+  uint32_t index;
+  int32_t item; /* -1: it is no list */
+  uint32_t memory;
+  Layout layout;
+};
+
+struct Step {
+  c10::OperatorHandle handle;
+  Stack args; /* without these tensors */
+  std::vector<Place> tensors, made;
+  std::vector<uint32_t> written, last; /* memory; what no later step needs */
+  std::vector<Version> constants;      /* of tensors in `args` */
+  bool is_random = false, is_needed = false;
+};
+
+struct Saved {
+  uint32_t memory = UINT32_MAX, write_count = 0;
+  Layout layout;
+  at::Tensor held; /* until it is to be made again, and from when it is */
+  Version version;
+};
+
+Layout layout_of(const at::Tensor &tensor) {
+  Layout layout;
+  layout.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  layout.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  layout.offset = tensor.storage_offset();
+  layout.type = tensor.dtype();
+  return layout;
+}
+
+at::Tensor tensor_in(c10::Storage storage, const Layout &layout) {
+  const DispatchKey key =
+      storage.device_type() == c10::DeviceType::CPU ? DispatchKey::CPU : DispatchKey::CUDA;
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                               DispatchKeySet(key), layout.type);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides);
+  tensor.unsafeGetTensorImpl()->set_storage_offset(layout.offset);
+  return tensor;
+}
+
+/* Whether its storage and its layout are all that it is. */
+bool is_plain(const at::Tensor &tensor) {
+  const DispatchKeySet keys = tensor.key_set();
+  return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
+         !keys.has(DispatchKey::Python) && !keys.has(DispatchKey::Conjugate) &&
+         !keys.has(DispatchKey::Negative) && !keys.has(DispatchKey::ZeroTensor) &&
+         !keys.has(DispatchKey::Functionalize);
+}
+
+/* Of another device: it is held, without the graph that may hold it. */
+at::Tensor constant_of(const at::Tensor &tensor) {
+  c10::TensorImpl *const own = tensor.unsafeGetTensorImpl();
+  if (!tensor.defined() || !tensor.requires_grad()) return tensor;
+  return at::Tensor(own->shallow_copy_and_detach(own->version_counter(), true));
+}
+
+at::Generator generator_of(c10::Device device) {
+  return at::globalContext().defaultGenerator(device);
+}
+
+/* How many numbers were drawn, as far as that is to be had without a copy. */
+uint64_t drawn_of(c10::Device device) {
+#if TORCH_VERSION_MAJOR >= 2
+  if (device.is_cuda()) return generator_of(device).get_offset();
+#endif
+  (void)device;
+  return 0;
+}
+
+at::Tensor random_state_of(c10::Device device) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+void set_random_state(c10::Device device, const at::Tensor &state) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+class Region {
+ public:
+  Region(PyObject *again, c10::Device device)
+      : device_(device),
+        guard_(device.type()),
+        stream_(guard_.getStream(device)),
+        random_state_(random_state_of(device)),
+        drawn_(drawn_of(device)),
+        again_(again) {
+    Py_INCREF(again_);
+  }
+  ~Region() { Py_DECREF(again_); }
+  Region(const Region &) = delete;
+  Region &operator=(const Region &) = delete;
+
+  PyObject *again() const { return again_; }
+  bool is_spoilt() const { return is_spoilt_; }
+  void spoil() { is_spoilt_ = true; }
+
+  /* Before an operator runs: what it is called with. */
+  void begin_step(const Operator &op, const Stack &stack) {
+    args_.clear();
+    constants_.clear();
+    const size_t first = stack.size() - op.argument_count;
+    for (size_t i = 0; i < op.argument_count; i++) args_.push_back(argument(stack[first + i], i));
+    if (op.changes_storages || guard_.getStream(device_) != stream_) spoil();
+  }
+
+  /* Behind it: it is kept if it has made or written memory. */
+  void end_step(const Operator &op, const c10::OperatorHandle &handle, const Stack &stack) {
+    if (!is_spoilt_) add_step(op, handle, stack);
+    now_.clear();
+  }
+
+  /* Returns its number. */
+  size_t save(const at::Tensor &tensor) {
+    Saved saved;
+    saved.version = Version(tensor);
+    if (is_here(tensor) && is_plain(tensor)) {
+      saved.layout = layout_of(tensor);
+      saved.held = tensor_in(tensor.storage(), saved.layout);
+      const auto found = known_.find(tensor.storage().unsafeGetStorageImpl());
+      if (found != known_.end() && memories_[found->second].is_made) {
+        if (!memories_[found->second].is_filled) spoil();
+        saved.memory = found->second;
+        saved.write_count = memories_[found->second].write_count;
+      }
+    } else {
+      saved.held = tensor.detach();
+    }
+    saved_.push_back(std::move(saved));
+    return saved_.size() - 1;
+  }
+
+  /* The block has ended. Whether what it saved can be made again; then it is held no more. */
+  bool end() {
+    const bool is_fit = !is_spoilt_;
+    is_spoilt_ = true; /* an operator that somebody saves in it later has not been seen */
+    now_.clear();
+    known_.clear();
+    for (Memory &memory : memories_) memory.known.reset();
+    if (!is_fit) steps_.clear(), memories_.clear();
+    for (Saved &saved : saved_) {
+      const bool is_made = is_fit && saved.memory != UINT32_MAX &&
+                           memories_[saved.memory].write_count == saved.write_count;
+      if (is_made) saved.held.reset();
+      if (!is_made) saved.memory = UINT32_MAX;
+    }
+    choose();
+    return is_fit;
+  }
+
+  bool is_there(size_t number) const { return saved_[number].held.defined(); }
+  at::Tensor take(size_t number) {
+    Saved &saved = saved_[number];
+    if (saved.memory != UINT32_MAX) return std::move(saved.held);
+    TORCH_CHECK(saved.version.is_now(), WRITTEN);
+    return saved.held;
+  }
+
+  /* Makes all that was saved. */
+  void execute() {
+    for (const Memory &memory : memories_) TORCH_CHECK(memory.version.is_now(), CHANGED);
+    for (const Step &step : steps_)
+      for (const Version &constant : step.constants) TORCH_CHECK(constant.is_now(), CHANGED);
+    std::vector<c10::Storage> made(memories_.size());
+    const at::Tensor random_state = random_state_of(device_);
+    const c10::impl::ExcludeDispatchKeyGuard guard{
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+        DispatchKeySet(SEEN)};
+    set_random_state(device_, random_state_);
+    try {
+      for (const Step &step : steps_) execute(step, made);
+    } catch (...) {
+      set_random_state(device_, random_state);
+      throw;
+    }
+    set_random_state(device_, random_state);
+    for (Saved &saved : saved_)
+      if (saved.memory != UINT32_MAX && !saved.held.defined())
+        saved.held = tensor_in(storage_of(saved.memory, made), saved.layout);
+  }
+
+ private:
+  static constexpr const char *CHANGED =
+      "gmlake_torch.offload: a block is executed for the second time, and a tensor that it has "
+      "read, "
+      "as a parameter or its input, was written since: write it after the backward pass, or open "
+      "the session with recomputes=\"never\"";
+  static constexpr const char *WRITTEN =
+      "gmlake_torch.offload: a tensor that was saved for the backward pass was written since";
+  static constexpr const char *DIFFERS =
+      "gmlake_torch.offload: a block is executed for the second time, and an operator made other "
+      "memory than for the first time: open the session with recomputes=\"never\"";
+
+  void add_step(const Operator &op, const c10::OperatorHandle &handle, const Stack &stack) {
+    Step step{handle, {}, {}, {}, {}, {}, {}};
+    const uint64_t drawn = drawn_of(device_);
+    step.is_random = drawn != drawn_ || handle.hasTag(at::Tag::nondeterministic_seeded);
+    drawn_ = drawn;
+    const size_t first = stack.size() - op.return_count;
+    std::vector<std::pair<const at::Tensor *, Place>> made;
+    for (size_t i = 0; i < op.return_count; i++)
+      results(stack[first + i], static_cast<uint32_t>(i), made);
+    bool does_write = false;
+    if (!op.is_view)
+      for (const Operator::Argument &argument : op.tensors)
+        for (const auto &now : now_)
+          does_write |= argument.how != READ && now.second.index == argument.index;
+    if (is_spoilt_ || (made.empty() && !does_write)) return;
+    if (op.is_allocation) { /* what it is told of other tensors is their shape */
+      for (const auto &result : made) {
+        add(result.first->storage(), true);
+        memories_.back().is_filled = !memories_.back().bytes;
+      }
+      return;
+    }
+    for (auto &now : now_) {
+      now.second.memory = memory_of(now.first);
+      Memory &memory = memories_[now.second.memory];
+      const auto how = std::find_if(op.tensors.begin(), op.tensors.end(),
+                                    [&](const auto &a) { return a.index == now.second.index; });
+      if (op.is_view || how == op.tensors.end() || how->how == READ) {
+        if (!memory.is_filled) return spoil();
+      } else {
+        if (!memory.is_made) return spoil();
+        memory.is_filled = true;
+        memory.write_count++;
+        step.written.push_back(now.second.memory);
+      }
+      step.tensors.push_back(std::move(now.second));
+    }
+    for (auto &result : made) {
+      const c10::Storage &storage = result.first->storage();
+      const auto found = known_.find(storage.unsafeGetStorageImpl());
+      if (found != known_.end()) continue; /* two results are in one storage */
+      result.second.memory = add(storage, true);
+      step.made.push_back(std::move(result.second));
+    }
+    step.args.swap(args_);
+    step.constants.swap(constants_);
+    steps_.push_back(std::move(step));
+  }
+
+  /* Whether it is a list of tensors, some of which may be none. */
+  static bool has_tensors(const IValue &value) {
+    return value.isTensorList() ||
+           (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType);
+  }
+
+  IValue argument(const IValue &value, size_t index) {
+    const uint32_t place = static_cast<uint32_t>(index);
+    if (value.isTensor()) return IValue(tensor(value.toTensor(), place, -1));
+    if (value.isTuple() || value.isGenericDict()) {
+      for_each_tensor(value, [&](const at::Tensor &) { spoil(); });
+    } else if (value.isGenerator() || value.isStorage()) {
+      spoil();
+    } else if (has_tensors(value)) {
+      const c10::List<IValue> list = value.toList();
+      c10::List<IValue> copy(list.elementType());
+      for (size_t i = 0; i < list.size(); i++) {
+        const IValue item = list.get(i);
+        copy.push_back(item.isTensor()
+                           ? IValue(tensor(item.toTensor(), place, static_cast<int32_t>(i)))
+                           : item);
+      }
+      return IValue(copy);
+    }
+    return value;
+  }
+
+  /* What is written down in its place. */
+  at::Tensor tensor(const at::Tensor &given, uint32_t index, int32_t item) {
+    if (!given.defined()) return given;
+    if (!given.has_storage() || given.layout() != c10::kStrided) {
+      if (given.device() == device_) spoil();
+      return constant_of(given);
+    }
+    if (!is_here(given)) {
+      constants_.emplace_back(given);
+      return constant_of(given);
+    }
+    if (given.device() != device_ || !is_plain(given)) spoil();
+    now_.emplace_back(given, Place{index, item, 0, layout_of(given)});
+    return at::Tensor();
+  }
+
+  /* The tensors whose memory is not known, and is no argument's. */
+  void results(const IValue &value, uint32_t index,
+               std::vector<std::pair<const at::Tensor *, Place>> &made) {
+    const auto add = [&](const at::Tensor &tensor, int32_t item) {
+      if (!tensor.defined() || tensor.device().type() != device_.type()) return;
+      if (tensor.device() != device_ || !tensor.has_storage() || !is_plain(tensor)) return spoil();
+      const c10::StorageImpl *const own = tensor.storage().unsafeGetStorageImpl();
+      if (known_.count(own)) return;
+      for (const auto &now : now_)
+        if (now.first.storage().unsafeGetStorageImpl() == own) return;
+      made.emplace_back(&tensor, Place{index, item, 0, layout_of(tensor)});
+    };
+    if (value.isTensor()) {
+      add(value.toTensor(), -1);
+    } else if (value.isList()) {
+      int32_t item = 0;
+      for (const IValue &part : value.toListRef()) {
+        if (part.isTensor()) add(part.toTensor(), item);
+        item++;
+      }
+    } else {
+      for_each_tensor(value, [&](const at::Tensor &) { spoil(); });
+    }
+  }
+
+  uint32_t add(const c10::Storage &storage, bool is_made) {
+    const uint32_t number = static_cast<uint32_t>(memories_.size());
+    memories_.push_back({is_made ? c10::Storage() : storage, Version(),
+                         storage.getWeakStorageImpl(), storage.nbytes(), is_made, true});
+    known_[storage.unsafeGetStorageImpl()] = number;
+    return number;
+  }
+
+  /* What is not known was there before. */
+  uint32_t memory_of(const at::Tensor &tensor) {
+    const auto found = known_.find(tensor.storage().unsafeGetStorageImpl());
+    if (found != known_.end()) return found->second;
+    const uint32_t number = add(tensor.storage(), false);
+    memories_.back().version = Version(tensor);
+    return number;
+  }
+
+  /* Which steps are needed, and behind which of them memory may go. */
+  void choose() {
+    std::vector<bool> is_needed(memories_.size());
+    for (const Saved &saved : saved_)
+      if (saved.memory != UINT32_MAX) is_needed[saved.memory] = true;
+    if (std::none_of(is_needed.begin(), is_needed.end(), [](bool is) { return is; }))
+      steps_.clear();
+    std::vector<bool> is_used = is_needed; /* by a later step, or saved */
+    for (size_t i = steps_.size(); i--;) {
+      Step &step = steps_[i];
+      step.is_needed = step.is_random;
+      for (const Place &made : step.made) step.is_needed |= is_needed[made.memory];
+      for (const uint32_t written : step.written) step.is_needed |= is_needed[written];
+      if (!step.is_needed) continue;
+      const auto use = [&](uint32_t memory) {
+        is_needed[memory] = true;
+        if (!is_used[memory]) step.last.push_back(memory);
+        is_used[memory] = true;
+      };
+      for (const Place &tensor : step.tensors) use(tensor.memory);
+      for (const Place &made : step.made) use(made.memory);
+    }
+    steps_.erase(std::remove_if(steps_.begin(), steps_.end(),
+                                [](const Step &step) { return !step.is_needed; }),
+                 steps_.end());
+    for (size_t i = 0; i < memories_.size(); i++)
+      if (!is_needed[i]) memories_[i].outside = c10::Storage(), memories_[i].version = Version();
+  }
+
+  void execute(const Step &step, std::vector<c10::Storage> &made) const {
+    Stack stack = step.args;
+    uint32_t list = UINT32_MAX; /* of which argument it is a copy */
+    for (const Place &place : step.tensors) {
+      at::Tensor tensor = tensor_in(storage_of(place.memory, made), place.layout);
+      if (place.item < 0) {
+        stack[place.index] = std::move(tensor);
+        continue;
+      }
+      if (list != place.index) stack[place.index] = stack[place.index].toList().copy();
+      list = place.index;
+      stack[place.index].toList().set(static_cast<size_t>(place.item), std::move(tensor));
+    }
+    step.handle.callBoxed(stack);
+    for (const Place &place : step.made) {
+      const IValue &value = stack[stack.size() - return_count(step) + place.index];
+      const at::Tensor tensor = place.item < 0
+                                    ? value.toTensor()
+                                    : value.toListRef()[static_cast<size_t>(place.item)].toTensor();
+      TORCH_CHECK(tensor.storage().nbytes() == memories_[place.memory].bytes, DIFFERS);
+      made[place.memory] = tensor.storage();
+    }
+    for (const uint32_t memory : step.last) made[memory] = c10::Storage();
+  }
+
+  /* That of memory, which is allocated if no step has made it. */
+  const c10::Storage &storage_of(uint32_t number, std::vector<c10::Storage> &made) const {
+    const Memory &memory = memories_[number];
+    if (made[number]) return made[number];
+    const auto bytes = at::TensorOptions().dtype(at::kByte).device(device_);
+    made[number] = memory.is_made ? at::empty({static_cast<int64_t>(memory.bytes)}, bytes).storage()
+                                  : memory.outside;
+    return made[number];
+  }
+
+  static size_t return_count(const Step &step) { return step.handle.schema().returns().size(); }
+
+  const c10::Device device_;
+  const c10::impl::VirtualGuardImpl guard_;
+  const c10::Stream stream_;
+  const at::Tensor random_state_;
+  uint64_t drawn_;
+  PyObject *const again_; /* executes it for the session */
+  bool is_spoilt_ = false;
+  std::vector<Memory> memories_;
+  std::vector<Step> steps_;
+  std::vector<Saved> saved_;
+  std::unordered_map<const c10::StorageImpl *, uint32_t> known_; /* while the block runs */
+  /* The step that is under way: */
+  std::vector<std::pair<at::Tensor, Place>> now_;
+  Stack args_;
+  std::vector<Version> constants_;
+};
+
+/* The thread's block that runs. */
+thread_local std::shared_ptr<Region> region_now;
+
+void see_step(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack) {
+  const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, SEEN);
+  Region *const region = region_now.get();
+  if (!region || region->is_spoilt()) return handle.redispatchBoxed(below, stack);
+  const Operator &op = operator_of(handle);
+  region->begin_step(op, *stack);
+  {
+    const c10::impl::ExcludeDispatchKeyGuard guard{DispatchKeySet(SEEN)};
+    handle.redispatchBoxed(below, stack);
+  }
+  region->end_step(op, handle, *stack);
+}
+
+/* ---- What Python calls ----------------------------------------------------------------------- */
+
+struct Handle {
+  std::shared_ptr<Region> region;
+  size_t number;
+};
+const char *const HANDLE = "gmlake_torch.saved";
+
+Handle *handle_of(PyObject *capsule) {
+  return static_cast<Handle *>(PyCapsule_GetPointer(capsule, HANDLE));
+}
+void destroy(PyObject *capsule) { delete handle_of(capsule); }
+
+/* begin(again, device): the operators of the block that runs now are seen. again(handle) is called
+   when its second execution is needed, and calls execute(handle). */
+PyObject *begin(PyObject *, PyObject *args) {
+  HANDLE_TH_ERRORS
+  static const auto *const library = [] {
+    auto *const own = new torch::Library(torch::Library::IMPL, "_", SEEN, __FILE__, __LINE__);
+    own->fallback(torch::CppFunction::makeFromBoxedFunction<&see_step>());
+    return own;
+  }();
+  (void)library;
+  PyObject *again = nullptr;
+  int device = 0;
+  if (!PyArg_ParseTuple(args, "Oi", &again, &device)) return nullptr;
+  const c10::DeviceType type = settings.device;
+  region_now = std::make_shared<Region>(
+      again,
+      c10::Device(type, static_cast<c10::DeviceIndex>(type == c10::DeviceType::CPU ? -1 : device)));
+  c10::impl::tls_set_dispatch_key_included(SEEN, true);
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+/* It has ended. Whether what it saved is to be made again. */
+PyObject *end(PyObject *, PyObject *) {
+  HANDLE_TH_ERRORS
+  c10::impl::tls_set_dispatch_key_included(SEEN, false);
+  const std::shared_ptr<Region> region = std::move(region_now);
+  return PyBool_FromLong(region && region->end());
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject *save(PyObject *, PyObject *tensor) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(region_now && THPVariable_Check(tensor), "gmlake_torch.offload: no block runs");
+  std::unique_ptr<Handle> handle(
+      new Handle{region_now, region_now->save(THPVariable_Unpack(tensor))});
+  PyObject *const capsule = PyCapsule_New(handle.get(), HANDLE, destroy);
+  if (capsule) (void)handle.release();
+  return capsule;
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject *load(PyObject *, PyObject *capsule) {
+  HANDLE_TH_ERRORS
+  Handle *const handle = handle_of(capsule);
+  if (!handle) return nullptr;
+  const std::shared_ptr<Region> region = handle->region;
+  if (!region->is_there(handle->number)) {
+    PyObject *const none = PyObject_CallFunctionObjArgs(region->again(), capsule, nullptr);
+    if (!none) return nullptr;
+    Py_DECREF(none);
+  }
+  return THPVariable_Wrap(region->take(handle->number));
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject *execute(PyObject *, PyObject *capsule) {
+  HANDLE_TH_ERRORS
+  Handle *const handle = handle_of(capsule);
+  if (!handle) return nullptr;
+  const std::shared_ptr<Region> region = handle->region;
+  region->execute();
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+/* The block that runs is left as it is: it has reached memory without torch's dispatcher. */
+PyObject *spoil(PyObject *, PyObject *) {
+  if (region_now) region_now->spoil();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"begin", begin, METH_VARARGS, nullptr}, {"end", end, METH_NOARGS, nullptr},
+    {"save", save, METH_O, nullptr},         {"load", load, METH_O, nullptr},
+    {"execute", execute, METH_O, nullptr},   {"spoil", spoil, METH_NOARGS, nullptr},
+};
+
+} // namespace again
+} // namespace
+
+/* A new dict of these functions by their names; NULL: an error is raised. */
+API PyObject *gmlake_torch_offload_again(void) {
+  PyObject *const found = PyDict_New();
+  for (PyMethodDef &method : again::methods) {
+    PyObject *const function = found ? PyCFunction_New(&method, nullptr) : nullptr;
+    const int result = function ? PyDict_SetItemString(found, method.ml_name, function) : -1;
+    Py_XDECREF(function);
+    if (result) {
+      Py_XDECREF(found);
+      return nullptr;
+    }
+  }
+  return found;
+}
