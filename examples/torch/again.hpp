@@ -7,6 +7,9 @@
    code of the program runs twice, so what that has changed meanwhile, or does besides, is no
    matter. (torch's checkpoint executes the module again.)
 
+   Where that is enough, what matrix products, convolutions and other costly operators have made is
+   held, and only the others run again: they take the time to read and write their tensors.
+
    What was there before is held, and may not be written until then. A block is left as it is, and
    all that it saves is held, if in it
    - something from outside is written: running statistics, a cache, a gradient;
@@ -19,7 +22,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
-#include <ATen/core/enum_tag.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -74,7 +76,8 @@ struct Step {
   std::vector<Place> tensors, made;
   std::vector<uint32_t> written, last; /* memory; what no later step needs */
   std::vector<Version> constants;      /* of tensors in `args` */
-  bool is_random = false, is_needed = false;
+  at::Tensor random_state;             /* before it, if it draws numbers */
+  bool is_costly, is_needed = false;
 };
 
 struct Saved {
@@ -145,11 +148,11 @@ void set_random_state(c10::Device device, const at::Tensor &state) {
 
 class Region {
  public:
-  Region(PyObject *again, c10::Device device)
+  Region(PyObject *again, c10::Device device, bool is_whole)
       : device_(device),
         guard_(device.type()),
         stream_(guard_.getStream(device)),
-        random_state_(random_state_of(device)),
+        is_whole_(is_whole),
         drawn_(drawn_of(device)),
         again_(again) {
     Py_INCREF(again_);
@@ -168,6 +171,7 @@ class Region {
     constants_.clear();
     const size_t first = stack.size() - op.argument_count;
     for (size_t i = 0; i < op.argument_count; i++) args_.push_back(argument(stack[first + i], i));
+    if (op.is_random && !is_spoilt_) random_state_ = random_state_of(device_);
     if (op.changes_storages || guard_.getStream(device_) != stream_) spoil();
   }
 
@@ -197,28 +201,38 @@ class Region {
     return saved_.size() - 1;
   }
 
-  /* The block has ended. Whether what it saved can be made again; then it is held no more. */
-  bool end() {
+  /* The block has ended. What can be made again is held no more. Returns the bytes that are held, and
+     would not be if all were made again; -1: the block is left as it is. */
+  int64_t end() {
     const bool is_fit = !is_spoilt_;
-    is_spoilt_ = true; /* an operator that somebody saves in it later has not been seen */
+    is_spoilt_ = has_ended_ = true; /* no operator is seen any more */
     now_.clear();
     known_.clear();
     for (Memory &memory : memories_) memory.known.reset();
     if (!is_fit) steps_.clear(), memories_.clear();
+    const std::vector<bool> is_makeable = hold();
+    int64_t held_bytes = 0;
+    for (Memory &memory : memories_)
+      if (memory.is_made && memory.outside) {
+        memory.is_made = false;
+        held_bytes += static_cast<int64_t>(memory.bytes);
+      }
     for (Saved &saved : saved_) {
-      const bool is_made = is_fit && saved.memory != UINT32_MAX &&
-                           memories_[saved.memory].write_count == saved.write_count;
-      if (is_made) saved.held.reset();
-      if (!is_made) saved.memory = UINT32_MAX;
+      if (saved.memory == UINT32_MAX) continue;
+      const bool is_again = is_fit && is_makeable[saved.memory] &&
+                            memories_[saved.memory].is_made &&
+                            memories_[saved.memory].write_count == saved.write_count;
+      if (is_again) saved.held.reset();
+      if (!is_again) saved.memory = UINT32_MAX;
     }
     choose();
-    return is_fit;
+    return is_fit ? held_bytes : -1;
   }
 
   bool is_there(size_t number) const { return saved_[number].held.defined(); }
   at::Tensor take(size_t number) {
     Saved &saved = saved_[number];
-    if (saved.memory != UINT32_MAX) return std::move(saved.held);
+    if (has_ended_ && saved.memory != UINT32_MAX) return std::move(saved.held);
     TORCH_CHECK(saved.version.is_now(), WRITTEN);
     return saved.held;
   }
@@ -229,18 +243,19 @@ class Region {
     for (const Step &step : steps_)
       for (const Version &constant : step.constants) TORCH_CHECK(constant.is_now(), CHANGED);
     std::vector<c10::Storage> made(memories_.size());
-    const at::Tensor random_state = random_state_of(device_);
     const c10::impl::ExcludeDispatchKeyGuard guard{
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
         DispatchKeySet(SEEN)};
-    set_random_state(device_, random_state_);
+    const bool is_random = std::any_of(
+        steps_.begin(), steps_.end(), [](const Step &step) { return step.random_state.defined(); });
+    const at::Tensor random_state = is_random ? random_state_of(device_) : at::Tensor();
     try {
       for (const Step &step : steps_) execute(step, made);
     } catch (...) {
-      set_random_state(device_, random_state);
+      if (is_random) set_random_state(device_, random_state);
       throw;
     }
-    set_random_state(device_, random_state);
+    if (is_random) set_random_state(device_, random_state);
     for (Saved &saved : saved_)
       if (saved.memory != UINT32_MAX && !saved.held.defined())
         saved.held = tensor_in(storage_of(saved.memory, made), saved.layout);
@@ -259,9 +274,9 @@ class Region {
       "memory than for the first time: open the session with recomputes=\"never\"";
 
   void add_step(const Operator &op, const c10::OperatorHandle &handle, const Stack &stack) {
-    Step step{handle, {}, {}, {}, {}, {}, {}};
+    Step step{handle, {}, {}, {}, {}, {}, {}, {}, op.is_costly};
     const uint64_t drawn = drawn_of(device_);
-    step.is_random = drawn != drawn_ || handle.hasTag(at::Tag::nondeterministic_seeded);
+    if (drawn != drawn_ && !op.is_random) return spoil(); /* from where is not known any more */
     drawn_ = drawn;
     const size_t first = stack.size() - op.return_count;
     std::vector<std::pair<const at::Tensor *, Place>> made;
@@ -304,6 +319,7 @@ class Region {
     }
     step.args.swap(args_);
     step.constants.swap(constants_);
+    if (op.is_random) step.random_state = random_state_;
     steps_.push_back(std::move(step));
   }
 
@@ -392,6 +408,37 @@ class Region {
     return number;
   }
 
+  /* Holds what costly steps have made and the block has saved, unless all is to be made again: the
+     others are made of that. Whatever has more than one writer is not held for it. Returns which
+     memory can be made again. */
+  std::vector<bool> hold() {
+    std::vector<bool> is_there(memories_.size(), true); /* or can be made */
+    std::vector<uint32_t> writers(memories_.size());
+    std::vector<const Saved *> saved_in(memories_.size());
+    for (const Step &step : steps_) {
+      for (const Place &made : step.made) writers[made.memory]++;
+      for (const uint32_t written : step.written) writers[written]++;
+    }
+    for (const Saved &saved : saved_)
+      if (saved.memory < memories_.size() &&
+          memories_[saved.memory].write_count == saved.write_count)
+        saved_in[saved.memory] = &saved;
+    for (const Step &step : steps_) {
+      bool is_made = is_whole_ || !step.is_costly;
+      for (const Place &tensor : step.tensors) is_made = is_made && is_there[tensor.memory];
+      if (is_made) continue;
+      const auto leave = [&](uint32_t number) {
+        is_there[number] = saved_in[number] && writers[number] == 1;
+        if (!is_there[number]) return;
+        memories_[number].outside = saved_in[number]->held.storage();
+        memories_[number].version = saved_in[number]->version;
+      };
+      for (const Place &made : step.made) leave(made.memory);
+      for (const uint32_t written : step.written) leave(written);
+    }
+    return is_there;
+  }
+
   /* Which steps are needed, and behind which of them memory may go. */
   void choose() {
     std::vector<bool> is_needed(memories_.size());
@@ -402,9 +449,11 @@ class Region {
     std::vector<bool> is_used = is_needed; /* by a later step, or saved */
     for (size_t i = steps_.size(); i--;) {
       Step &step = steps_[i];
-      step.is_needed = step.is_random;
-      for (const Place &made : step.made) step.is_needed |= is_needed[made.memory];
-      for (const uint32_t written : step.written) step.is_needed |= is_needed[written];
+      const auto makes = [&](uint32_t memory) {
+        return is_needed[memory] && memories_[memory].is_made;
+      };
+      for (const Place &made : step.made) step.is_needed |= makes(made.memory);
+      for (const uint32_t written : step.written) step.is_needed |= makes(written);
       if (!step.is_needed) continue;
       const auto use = [&](uint32_t memory) {
         is_needed[memory] = true;
@@ -434,6 +483,7 @@ class Region {
       list = place.index;
       stack[place.index].toList().set(static_cast<size_t>(place.item), std::move(tensor));
     }
+    if (step.random_state.defined()) set_random_state(device_, step.random_state);
     step.handle.callBoxed(stack);
     for (const Place &place : step.made) {
       const IValue &value = stack[stack.size() - return_count(step) + place.index];
@@ -461,10 +511,10 @@ class Region {
   const c10::Device device_;
   const c10::impl::VirtualGuardImpl guard_;
   const c10::Stream stream_;
-  const at::Tensor random_state_;
+  const bool is_whole_;
   uint64_t drawn_;
   PyObject *const again_; /* executes it for the session */
-  bool is_spoilt_ = false;
+  bool is_spoilt_ = false, has_ended_ = false;
   std::vector<Memory> memories_;
   std::vector<Step> steps_;
   std::vector<Saved> saved_;
@@ -473,6 +523,7 @@ class Region {
   std::vector<std::pair<at::Tensor, Place>> now_;
   Stack args_;
   std::vector<Version> constants_;
+  at::Tensor random_state_;
 };
 
 /* The thread's block that runs. */
@@ -504,8 +555,8 @@ Handle *handle_of(PyObject *capsule) {
 }
 void destroy(PyObject *capsule) { delete handle_of(capsule); }
 
-/* begin(again, device): the operators of the block that runs now are seen. again(handle) is called
-   when its second execution is needed, and calls execute(handle). */
+/* begin(again, device, is_whole): the operators of the block that runs now are seen. again(handle) is
+   called when its second execution is needed, and calls execute(handle). */
 PyObject *begin(PyObject *, PyObject *args) {
   HANDLE_TH_ERRORS
   static const auto *const library = [] {
@@ -515,23 +566,24 @@ PyObject *begin(PyObject *, PyObject *args) {
   }();
   (void)library;
   PyObject *again = nullptr;
-  int device = 0;
-  if (!PyArg_ParseTuple(args, "Oi", &again, &device)) return nullptr;
+  int device = 0, is_whole = 0;
+  if (!PyArg_ParseTuple(args, "Oip", &again, &device, &is_whole)) return nullptr;
   const c10::DeviceType type = settings.device;
   region_now = std::make_shared<Region>(
       again,
-      c10::Device(type, static_cast<c10::DeviceIndex>(type == c10::DeviceType::CPU ? -1 : device)));
+      c10::Device(type, static_cast<c10::DeviceIndex>(type == c10::DeviceType::CPU ? -1 : device)),
+      is_whole != 0);
   c10::impl::tls_set_dispatch_key_included(SEEN, true);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
 
-/* It has ended. Whether what it saved is to be made again. */
+/* It has ended. Returns what Region::end does. */
 PyObject *end(PyObject *, PyObject *) {
   HANDLE_TH_ERRORS
   c10::impl::tls_set_dispatch_key_included(SEEN, false);
   const std::shared_ptr<Region> region = std::move(region_now);
-  return PyBool_FromLong(region && region->end());
+  return PyLong_FromLongLong(region ? region->end() : -1);
   END_HANDLE_TH_ERRORS
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -71,7 +72,7 @@ std::vector<DispatchKey> device_keys() {
 /* ---- What a schema says of an operator; dispatch.py does the same ---------------------------- */
 
 enum How { READ, WRITE, OVERWRITE };
-enum Kind { VIEW, ALLOCATION, OVERWRITES, UNMARKED };
+enum Kind { VIEW, ALLOCATION, OVERWRITES, UNMARKED, COSTLY };
 
 /* Whether operators.inc says so of the operator, or of its argument. */
 bool is_listed(Kind kind, const std::string &name, const std::string &argument = "") {
@@ -97,8 +98,10 @@ struct Operator {
   bool is_quiet, is_foreach, is_collective;
   bool is_view, is_allocation;
   bool changes_storages; /* not what is in them; or other streams use them */
-  bool is_composite;     /* made of others, but for tensors that `own_kernels` has */
-  bool is_own;           /* of torch's, and reaches memory by its dispatcher alone */
+  bool is_costly;        /* takes longer than to read and write its tensors, or nobody knows */
+  bool is_random;
+  bool is_composite; /* made of others, but for tensors that `own_kernels` has */
+  bool is_own;       /* of torch's, and reaches memory by its dispatcher alone */
 
   explicit Operator(const c10::OperatorHandle &handle) {
     const c10::FunctionSchema &schema = handle.schema();
@@ -129,6 +132,8 @@ struct Operator {
     is_quiet = is_view || starts_with(name, "prim::") || !has_tensors || is_allocation;
     changes_storages = name == "aten::set_" || starts_with(name, "aten::resize") ||
                        starts_with(name, "aten::_resize") || name == "aten::record_stream";
+    is_costly = !is_own || is_listed(COSTLY, name);
+    is_random = handle.hasTag(at::Tag::nondeterministic_seeded);
     is_foreach =
         (starts_with(name, "aten::_foreach_") || starts_with(name, "aten::_fused_ad") ||
          starts_with(name, "aten::_fused_sgd") || starts_with(name, "aten::_amp_foreach_")) &&

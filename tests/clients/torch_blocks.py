@@ -161,20 +161,25 @@ def opened(session, paths, limit=1 << 30, **options):
 
 
 def counts(session, paths, make, **kwargs):
-    """Trains with and without a session that executes blocks again. Returns how many are."""
+    """Trains with and without a session that executes blocks again: all operators, or such as are
+    not costly. Returns how many blocks are."""
     torch.manual_seed(1)
-    expected = losses(make(), **kwargs)
-    torch.manual_seed(1)
-    with opened(session, paths) as own:
-        model = make()
-        got = losses(model, own.mark, **kwargs)
-        stats = own.stats()
-        layers = {id(module) for module in model.modules()}
-        fits = [f.is_fit for f in own._blocks._forwards if id(f.block()) in layers]
-    assert got == expected, (got, expected)
-    assert not any("forward" in vars(module) for module in model.modules())
-    assert (stats["region_count"] > 0) == any(fits), (stats["region_count"], fits)
-    return stats["region_count"]
+    expected, found = losses(make(), **kwargs), []
+    for is_whole in (True, False):
+        torch.manual_seed(1)
+        with opened(session, paths) as own:
+            own._blocks.are_whole = is_whole
+            model = make()
+            got = losses(model, own.mark, **kwargs)
+            stats = own.stats()
+            layers = {id(module) for module in model.modules()}
+            fits = [f.is_fit for f in own._blocks._forwards if id(f.block()) in layers]
+        assert got == expected, (is_whole, got, expected)
+        assert not any("forward" in vars(module) for module in model.modules())
+        assert (stats["region_count"] > 0) == any(fits), (stats["region_count"], fits)
+        found.append(stats["region_count"])
+    assert found[0] == found[1], found
+    return found[0]
 
 
 def check_results(session, paths):
@@ -425,6 +430,34 @@ def check_operators(session, paths):
         assert counts(session, paths, lambda layer=layer: Model(layer)) == LAYERS, layer.__name__
 
 
+def check_costly(session, paths):
+    """What products have made is held where that is enough; in more blocks it is not, if not."""
+
+    def again(own, model, count):
+        """How often the backward pass executes a linear layer again."""
+        for forward in own._blocks._forwards:
+            forward.is_whole = False
+        found_in(model)
+        held = {forward.held_bytes for forward in own._blocks._forwards}
+        own._blocks.hold_less(count * max(held) - 1)
+        loss = model(batch()).square().mean()
+        with torch.autograd.profiler.profile() as profile:
+            loss.backward()
+        own.mark()
+        assert own._blocks.may_hold_less() == (count < LAYERS)
+        names = [event.name for event in profile.function_events]
+        assert names.count("aten::gelu") == LAYERS
+        return names.count("aten::addmm"), held
+
+    with opened(session, paths) as own:
+        model = Model()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        wide = 4 * LENGTH * 4 * WIDTH * 4  # bytes: gelu saves what `wide` has made
+        x = 4 * LENGTH * WIDTH * 4  # and the next layer what it gets of `back`
+        for count in range(LAYERS + 1):
+            assert again(own, model, count) == (count, {wide}), count
+
+
 def check_copies(session, paths):
     """A copy of a block, or one that was saved, is no block; what a session found may go."""
     with opened(session, paths) as own:
@@ -459,7 +492,7 @@ def check_thread_and_gradients(session, paths):
         model = Model()
         losses(model, own.mark, 2)
         forward, ran = own._blocks._forwards[0], []
-        own._blocks.run = lambda function: (ran.append(1) or function(), True)
+        own._blocks.run = lambda function, is_whole: (ran.append(1) or function(), None)
         x = torch.zeros(1, LENGTH, WIDTH)
         forward(x)
         assert len(ran) == 1
@@ -884,8 +917,8 @@ def check_own_gradients(session, paths):
 
     with opened(session, paths) as own:
         weight = torch.nn.Parameter(torch.rand(3, 777))
-        result, is_repeatable = own._run_block(function)
-        assert is_repeatable and held() == 1, held()
+        result, held_bytes = own._run_block(function, True)
+        assert held_bytes == 0 and held() == 1, held()
         expected = torch.autograd.grad(function().sum(), weight)[0]
         assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], expected)
 
@@ -917,7 +950,7 @@ def check_own_functions(session, paths):
     gc.disable()
     try:
         with opened(session, paths) as own:
-            own._run_block(lambda: Ends.apply(weight.exp()))[0].sum().backward()
+            own._run_block(lambda: Ends.apply(weight.exp()), True)[0].sum().backward()
         assert [made() for made in Ends.made] == [None]
     finally:
         gc.enable()
@@ -968,6 +1001,7 @@ def check_rule(session, paths):
     }
     for (figure, recomputes), wanted in told.items():
         stats = {"plan_added_ns": figure, "step_ns": 100, "plan_count": 1, "in_bytes": 1 << 30}
+        stats["unplanned_bytes"] = 1 << 30
         came = 0
         if figure >= 1 << 26:
             stats.update(plan_added_ns=0, plan_count=0)
@@ -990,6 +1024,21 @@ def check_rule(session, paths):
         own.stats = lambda: {**stats, "plan_count": 1, "plan_added_ns": 99}
         losses(Model(count=2), own.mark, steps=5)
         assert own._blocks._tries == 3  # what has no blocks is not searched for ever
+    # Then each plan says for how many blocks even costly operators are executed again.
+    with opened(session, paths, recomputes="auto") as own:
+        own.stats = lambda: stats
+        stats.update(plan_added_ns=99, plan_count=1, unplanned_bytes=own._open[0])
+        model, wholes = Model(), []
+        for more, added in ((0, 99), (0, 99), (0, 10), (3, 99), (9, 10), (99, 99), (99, 99)):
+            losses(model, own.mark, steps=1)
+            stats["plan_count"] += len(wholes) != 0  # the second one was judged
+            stats["plan_added_ns"] = added
+            held = max((vars(x)["forward"].held_bytes for x in model.layers), default=0)
+            stats["unplanned_bytes"] = own._open[0] + more * held
+            own.mark()
+            wholes.append([layer.forward.is_whole for layer in model.layers].count(True))
+        assert wholes == [0, 1, 1, 4, 4, 6, 6], wholes
+        assert not own._blocks.may_hold_less()
     with refused("recomputes is True", ValueError):
         opened(session, paths, recomputes=True)
 

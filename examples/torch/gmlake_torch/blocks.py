@@ -11,7 +11,9 @@ consist of others, as the stages of a Swin transformer do, are none: these other
 - has a forward that is no function of its class, is compiled, or is sharded by torch.distributed.
 
 The program executes a block once. Its operators are written down, and those that it takes are
-executed again for the backward pass: again.hpp tells how, and which blocks are left as they are. A
+executed again for the backward pass: again.hpp tells how, and which blocks are left as they are.
+First only what takes little time, in all blocks: what matrix products and the like have made is
+held. Where that is not enough, in as many blocks as it takes all that they save is made again. A
 block that was so twice in a row is left for good. What else a block does, its attributes, caches
 and hooks, is no matter: no code of the program runs again. It is left as it is, too, where
 gradients are off, where a backward pass is under way, where a functorch transform, a trace, a
@@ -135,6 +137,7 @@ class Forward:
     def __init__(self, blocks, block):
         self.blocks, self.block = blocks, weakref.ref(block)
         self.is_fit, self.misses = True, 0  # to be executed again
+        self.is_whole, self.held_bytes = blocks.are_whole, 0  # also costly operators, which hold that
         self.__signature__ = inspect.signature(block.forward)
         block.forward = self
 
@@ -143,9 +146,11 @@ class Forward:
         own = type(block).forward.__get__(block)
         if not self.is_fit or not self.blocks.may_run():
             return own(*args, **kwargs)
-        result, is_repeatable = self.blocks.run(functools.partial(own, *args, **kwargs))
-        self.misses = 0 if is_repeatable else self.misses + 1
-        self.is_fit = self.misses < MISSES_MAX
+        result, held = self.blocks.run(functools.partial(own, *args, **kwargs), self.is_whole)
+        if held is not None:
+            self.misses = 0 if held >= 0 else self.misses + 1
+            self.is_fit = self.misses < MISSES_MAX
+            self.held_bytes = max(0, held)
         return result
 
     def __reduce__(self):  # a copy of the block, also one in a file, has its class's forward
@@ -153,16 +158,30 @@ class Forward:
 
 
 class Blocks:
-    """Those of a session, which runs them: run(function) is called for each that may be executed
-    again. It returns what the function returns, and whether that is possible."""
+    """Those of a session, which runs them: run(function, is_whole) is called for each that may be
+    executed again, and is the session's. are_whole: costly operators, too, from the begin on."""
 
-    def __init__(self, run):
-        self.run = run
+    def __init__(self, run, are_whole):
+        self.run, self.are_whole = run, are_whole
         self._forwards, self._thread, self._tries = [], threading.get_ident(), 0
 
-    def may_find(self):
-        """Whether none has been found, and it is worth looking."""
-        return not self._forwards and self._tries < TRIES_MAX
+    def may_hold_less(self):
+        """Whether hold_less may help."""
+        if self._forwards:
+            return any(f.is_fit and not f.is_whole for f in self._forwards)
+        return self._tries < TRIES_MAX
+
+    def hold_less(self, lacking):
+        """Finds blocks; if there are some executes costly operators again in so many of them that
+        they hold `lacking` bytes less. Whether there are any now."""
+        if not self._forwards:
+            self.wrap()
+            return bool(self._forwards)
+        for forward in self._forwards:
+            if lacking > 0 and forward.is_fit and not forward.is_whole:
+                forward.is_whole = True
+                lacking -= forward.held_bytes
+        return True
 
     def wrap(self):
         """Finds blocks. Those that have been found stay."""

@@ -167,7 +167,9 @@ class Session:
         self._steps = weakref.WeakKeyDictionary()  # how often each has stepped since
         self._known = weakref.WeakSet()  # optimizers that have made what they keep
         self.mark_count = 0
-        self._back_before = None  # what had come back when this iteration's first backward began
+        # What had come back when this iteration's first backward pass began; how many passes it has.
+        self._back_before, self._pass_count = None, 0
+        self._judged_count = 0  # plans that there were when blocks were made to hold less
         self._phases, self._backward_depth = explain.Phases(), 0
         self._split, self._undo, self._hooks = {}, [], None
         # Another session may have replaced that of torch.Tensor.
@@ -179,18 +181,26 @@ class Session:
         check(self._calls.mark())
         self.mark_count += 1
         self._phases.mark(self._steps_begun())
-        if self._blocks is not None and self._blocks.may_find():
-            if self._recomputes == "always" or self._is_held_up(self.stats()):
-                self._blocks.wrap()
+        if self._blocks is not None and self._blocks.may_hold_less():
+            stats = self.stats()
+            lacking = self._lacking(stats)
+            if lacking or self._recomputes == "always":
+                if self._blocks.hold_less(lacking):
+                    self._judged_count = stats["plan_count"]
 
-    def _is_held_up(self, stats):
-        """Whether moving tensors alone takes too long: by the plan, or before there is one by what
-        came back since this iteration's first backward pass began: the program waited for it."""
-        before, self._back_before = self._back_before, None
+    def _lacking(self, stats):
+        """How many bytes more would be needed, if moving tensors alone takes too long: by the plan,
+        or before there is one by what came back in a backward pass of this iteration: the program
+        waited for it. Each plan is judged once."""
+        before, count = self._back_before, self._pass_count
+        self._back_before, self._pass_count = None, 0
+        limit = self._open[0]
         if stats["plan_count"]:
-            return stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]
+            is_new = stats["plan_count"] != self._judged_count
+            is_held_up = is_new and stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]
+            return max(1, stats["unplanned_bytes"] - limit) if is_held_up else 0
         came_back = stats["in_bytes"] - before if before is not None else 0
-        return 0 < self._open[0] < came_back * BACK_PART
+        return came_back // count if 0 < limit < came_back * BACK_PART else 0
 
     def explain(self, picture=None):
         """Returns a page of text: the limit and what is needed, what stays, leaves and is
@@ -253,7 +263,7 @@ class Session:
         try:
             self._hooks = on_step(self._before_step, self._after_step)
             if self._recomputes != "never":
-                self._blocks = Blocks(self._run_block)
+                self._blocks = Blocks(self._run_block, self._recomputes == "always")
             self._patch()
             self._is_open = True
             check(self._watch(True))
@@ -528,7 +538,8 @@ class Session:
                 self._tell_first_step(False)
             if not self._backward_depth:
                 self._phases.note("backward", self._steps_begun())
-                if self._back_before is None and self._blocks and self._blocks.may_find():
+                self._pass_count += 1
+                if self._back_before is None and self._blocks and self._blocks.may_hold_less():
                     self._back_before = self.stats()["in_bytes"]
             self._backward_depth += 1
             try:
@@ -613,24 +624,25 @@ class Session:
 
         return again
 
-    def _run_block(self, function):
-        """A block, whose operators may be executed again; see blocks.py and again.hpp. Returns what
-        the function returns, and whether that is possible."""
+    def _run_block(self, function, is_whole):
+        """A block, whose operators may be executed again: with is_whole all, else only such as are
+        no costly ones; see blocks.py and again.hpp. Returns what the function returns, and how many
+        bytes are held that would not be if it were whole; -1: it cannot be executed again; None:
+        that is not known."""
         if self._depth or self._region_now or self._is_saving():
-            return function(), True
+            return function(), None
         region, is_kept = self._calls.region()
         with self._inside():
             if is_kept:
-                return function(), True
+                return function(), None
             own = self._calls.again
-            own.begin(self._again(own.execute, region), self.device.index or 0)
-            is_fit = False
+            own.begin(self._again(own.execute, region), self.device.index or 0, is_whole)
             try:
                 with torch.autograd.graph.saved_tensors_hooks(own.save, own.load):
                     result = function()
             finally:
-                is_fit = own.end()
-            return result, is_fit
+                held = own.end()
+            return result, held
 
     def _with_blocks(self, former):
         """A model was made, since it gets an optimizer."""
