@@ -283,10 +283,9 @@ class Region {
     for (size_t i = 0; i < op.return_count; i++)
       results(stack[first + i], static_cast<uint32_t>(i), made);
     bool does_write = false;
-    if (!op.is_view)
-      for (const Operator::Argument &argument : op.tensors)
-        for (const auto &now : now_)
-          does_write |= argument.how != READ && now.second.index == argument.index;
+    for (const Operator::Argument &argument : op.tensors)
+      for (const auto &now : now_)
+        does_write |= argument.how != READ && now.second.index == argument.index;
     if (is_spoilt_ || (made.empty() && !does_write)) return;
     if (op.is_allocation) { /* what it is told of other tensors is their shape */
       for (const auto &result : made) {
@@ -300,7 +299,7 @@ class Region {
       Memory &memory = memories_[now.second.memory];
       const auto how = std::find_if(op.tensors.begin(), op.tensors.end(),
                                     [&](const auto &a) { return a.index == now.second.index; });
-      if (op.is_view || how == op.tensors.end() || how->how == READ) {
+      if (how == op.tensors.end() || how->how == READ) {
         if (!memory.is_filled) return spoil();
       } else {
         if (!memory.is_made) return spoil();
@@ -534,11 +533,10 @@ void see_step(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *sta
   Region *const region = region_now.get();
   if (!region || region->is_spoilt()) return handle.redispatchBoxed(below, stack);
   const Operator &op = operator_of(handle);
+  const c10::impl::ExcludeDispatchKeyGuard guard{DispatchKeySet(SEEN)};
+  if (op.is_view) return handle.redispatchBoxed(below, stack); /* tensors say how they lie */
   region->begin_step(op, *stack);
-  {
-    const c10::impl::ExcludeDispatchKeyGuard guard{DispatchKeySet(SEEN)};
-    handle.redispatchBoxed(below, stack);
-  }
+  handle.redispatchBoxed(below, stack);
   region->end_step(op, handle, *stack);
 }
 
