@@ -12,7 +12,9 @@
 
    What was there before is held, and may not be written until then. A block is left as it is, and
    all that it saves is held, if in it
-   - something from outside is written: running statistics, a cache, a gradient;
+   - something from outside is written: running statistics, a cache, a gradient; or nobody would see
+     that, as in a tensor of torch's inference mode;
+   - an operator raises an error, or code of the program's executes it (__torch_dispatch__);
    - memory is reached without torch's dispatcher: by an address, by a region of torch.compile, or by
      whoever fills what `empty` has given;
    - tensors of other layouts are used, other devices or streams, or a generator that is an argument.
@@ -33,11 +35,21 @@ namespace again {
 
 constexpr DispatchKey SEEN = DispatchKey::Fake; /* included while a block's operators are seen */
 
+/* Who sees the operators of a backward pass is not shown a block's. */
+constexpr DispatchKeySet MODES({DispatchKey::Python, DispatchKey::PythonTLSSnapshot,
+                                DispatchKey::FuncTorchDynamicLayerFrontMode,
+                                DispatchKey::FuncTorchDynamicLayerBackMode,
+                                DispatchKey::FuncTorchVmapMode, DispatchKey::VmapMode});
+
 /* How a tensor lies in a storage. */
 struct Layout {
   c10::DimVector sizes, strides;
   int64_t offset = 0;
   caffe2::TypeMeta type;
+  bool operator==(const Layout &other) const {
+    return sizes == other.sizes && strides == other.strides && offset == other.offset &&
+           type == other.type;
+  }
 };
 
 /* How often somebody has written a tensor. */
@@ -70,14 +82,20 @@ struct Place {
   Layout layout;
 };
 
+/* What a generator draws next. A GPU's is known by numbers, which cost no copy. */
+struct Random {
+  uint64_t seed = 0, drawn = 0;
+  at::Tensor state;
+};
+
 struct Step {
   c10::OperatorHandle handle;
   Stack args; /* without these tensors */
   std::vector<Place> tensors, made;
   std::vector<uint32_t> written, last; /* memory; what no later step needs */
   std::vector<Version> constants;      /* of tensors in `args` */
-  at::Tensor random_state;             /* before it, if it draws numbers */
-  bool is_costly, is_needed = false;
+  Random random;                       /* before it, if it draws */
+  bool is_random = false, is_costly = false, is_needed = false;
 };
 
 struct Saved {
@@ -109,10 +127,10 @@ at::Tensor tensor_in(c10::Storage storage, const Layout &layout) {
 /* Whether its storage and its layout are all that it is. */
 bool is_plain(const at::Tensor &tensor) {
   const DispatchKeySet keys = tensor.key_set();
-  return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
-         !keys.has(DispatchKey::Python) && !keys.has(DispatchKey::Conjugate) &&
-         !keys.has(DispatchKey::Negative) && !keys.has(DispatchKey::ZeroTensor) &&
-         !keys.has(DispatchKey::Functionalize);
+  return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested() &&
+         !keys.has(DispatchKey::Named) && !keys.has(DispatchKey::Python) &&
+         !keys.has(DispatchKey::Conjugate) && !keys.has(DispatchKey::Negative) &&
+         !keys.has(DispatchKey::ZeroTensor) && !keys.has(DispatchKey::Functionalize);
 }
 
 /* Of another device: it is held, without the graph that may hold it. */
@@ -122,28 +140,27 @@ at::Tensor constant_of(const at::Tensor &tensor) {
   return at::Tensor(own->shallow_copy_and_detach(own->version_counter(), true));
 }
 
-at::Generator generator_of(c10::Device device) {
-  return at::globalContext().defaultGenerator(device);
+bool is_counted(const at::Generator &generator) {
+  return TORCH_VERSION_MAJOR >= 2 && generator.device().is_cuda();
 }
 
-/* How many numbers were drawn, as far as that is to be had without a copy. */
-uint64_t drawn_of(c10::Device device) {
+Random random_of(at::Generator &generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
 #if TORCH_VERSION_MAJOR >= 2
-  if (device.is_cuda()) return generator_of(device).get_offset();
+  if (is_counted(generator)) return {generator.current_seed(), generator.get_offset(), {}};
 #endif
-  (void)device;
-  return 0;
+  return {0, 0, generator.get_state()};
 }
 
-at::Tensor random_state_of(c10::Device device) {
-  at::Generator generator = generator_of(device);
+void set_random(at::Generator &generator, const Random &random) {
   const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-void set_random_state(c10::Device device, const at::Tensor &state) {
-  at::Generator generator = generator_of(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
+#if TORCH_VERSION_MAJOR >= 2
+  if (is_counted(generator)) {
+    generator.set_current_seed(random.seed);
+    return generator.set_offset(random.drawn);
+  }
+#endif
+  generator.set_state(random.state);
 }
 
 class Region {
@@ -153,7 +170,7 @@ class Region {
         guard_(device.type()),
         stream_(guard_.getStream(device)),
         is_whole_(is_whole),
-        drawn_(drawn_of(device)),
+        generator_(at::globalContext().defaultGenerator(device)),
         again_(again) {
     Py_INCREF(again_);
   }
@@ -167,25 +184,28 @@ class Region {
 
   /* Before an operator runs: what it is called with. */
   void begin_step(const Operator &op, const Stack &stack) {
-    args_.clear();
-    constants_.clear();
+    if (!now_.empty()) spoil(); /* the one before has raised an error, and may have written */
+    clear_step();
+    is_random_ = op.is_random;
+    if (is_random_ || is_counted(generator_)) random_ = random_of(generator_);
     const size_t first = stack.size() - op.argument_count;
     for (size_t i = 0; i < op.argument_count; i++) args_.push_back(argument(stack[first + i], i));
-    if (op.is_random && !is_spoilt_) random_state_ = random_state_of(device_);
-    if (op.changes_storages || guard_.getStream(device_) != stream_) spoil();
+    if (op.changes_storages || guard_.getStream(device_) != stream_ ||
+        c10::get_default_dtype() != dtype_)
+      spoil();
   }
 
   /* Behind it: it is kept if it has made or written memory. */
   void end_step(const Operator &op, const c10::OperatorHandle &handle, const Stack &stack) {
     if (!is_spoilt_) add_step(op, handle, stack);
-    now_.clear();
+    clear_step();
   }
 
   /* Returns its number. */
   size_t save(const at::Tensor &tensor) {
     Saved saved;
     saved.version = Version(tensor);
-    if (is_here(tensor) && is_plain(tensor)) {
+    if (is_plain(tensor) && is_here(tensor)) {
       saved.layout = layout_of(tensor);
       saved.held = tensor_in(tensor.storage(), saved.layout);
       const auto found = known_.find(tensor.storage().unsafeGetStorageImpl());
@@ -204,9 +224,9 @@ class Region {
   /* The block has ended. What can be made again is held no more. Returns the bytes that are held, and
      would not be if all were made again; -1: the block is left as it is. */
   int64_t end() {
-    const bool is_fit = !is_spoilt_;
-    is_spoilt_ = has_ended_ = true; /* no operator is seen any more */
-    now_.clear();
+    const bool is_fit = !is_spoilt_ && now_.empty() && is_as_read();
+    is_spoilt_ = has_ended_ = true; /* an operator that is behind it has not been seen */
+    clear_step();
     known_.clear();
     for (Memory &memory : memories_) memory.known.reset();
     if (!is_fit) steps_.clear(), memories_.clear();
@@ -237,25 +257,30 @@ class Region {
     return saved.held;
   }
 
+  /* Nobody asks for it again. */
+  void release(size_t number) { saved_[number] = Saved(); }
+
   /* Makes all that was saved. */
   void execute() {
-    for (const Memory &memory : memories_) TORCH_CHECK(memory.version.is_now(), CHANGED);
-    for (const Step &step : steps_)
-      for (const Version &constant : step.constants) TORCH_CHECK(constant.is_now(), CHANGED);
+    TORCH_CHECK(is_as_read(), CHANGED);
     std::vector<c10::Storage> made(memories_.size());
+    const Random random = random_of(generator_);
+    const caffe2::TypeMeta dtype = c10::get_default_dtype();
     const c10::impl::ExcludeDispatchKeyGuard guard{
-        c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | MODES |
         DispatchKeySet(SEEN)};
-    const bool is_random = std::any_of(
-        steps_.begin(), steps_.end(), [](const Step &step) { return step.random_state.defined(); });
-    const at::Tensor random_state = is_random ? random_state_of(device_) : at::Tensor();
+    const auto put_back = [&] {
+      set_random(generator_, random);
+      c10::set_default_dtype(dtype);
+    };
+    c10::set_default_dtype(dtype_);
     try {
       for (const Step &step : steps_) execute(step, made);
     } catch (...) {
-      if (is_random) set_random_state(device_, random_state);
+      put_back();
       throw;
     }
-    if (is_random) set_random_state(device_, random_state);
+    put_back();
     for (Saved &saved : saved_)
       if (saved.memory != UINT32_MAX && !saved.held.defined())
         saved.held = tensor_in(storage_of(saved.memory, made), saved.layout);
@@ -273,11 +298,30 @@ class Region {
       "gmlake_torch.offload: a block is executed for the second time, and an operator made other "
       "memory than for the first time: open the session with recomputes=\"never\"";
 
+  /* Whether nobody has written or resized what was there before the block. */
+  bool is_as_read() const {
+    for (const Memory &memory : memories_)
+      if (!memory.version.is_now() || (memory.outside && memory.outside.nbytes() != memory.bytes))
+        return false;
+    for (const Step &step : steps_)
+      for (const Version &constant : step.constants)
+        if (!constant.is_now()) return false;
+    return true;
+  }
+
+  void clear_step() {
+    now_.clear();
+    args_.clear();
+    constants_.clear();
+    random_ = Random();
+  }
+
   void add_step(const Operator &op, const c10::OperatorHandle &handle, const Stack &stack) {
-    Step step{handle, {}, {}, {}, {}, {}, {}, {}, op.is_costly};
-    const uint64_t drawn = drawn_of(device_);
-    if (drawn != drawn_ && !op.is_random) return spoil(); /* from where is not known any more */
-    drawn_ = drawn;
+    Step step{handle, {}, {}, {}, {}, {}, {}, {}};
+    if (is_counted(generator_)) is_random_ |= random_of(generator_).drawn != random_.drawn;
+    step.is_random = is_random_;
+    step.random = std::move(random_);
+    step.is_costly = op.is_costly;
     const size_t first = stack.size() - op.return_count;
     std::vector<std::pair<const at::Tensor *, Place>> made;
     for (size_t i = 0; i < op.return_count; i++)
@@ -318,7 +362,6 @@ class Region {
     }
     step.args.swap(args_);
     step.constants.swap(constants_);
-    if (op.is_random) step.random_state = random_state_;
     steps_.push_back(std::move(step));
   }
 
@@ -331,11 +374,11 @@ class Region {
   IValue argument(const IValue &value, size_t index) {
     const uint32_t place = static_cast<uint32_t>(index);
     if (value.isTensor()) return IValue(tensor(value.toTensor(), place, -1));
-    if (value.isTuple() || value.isGenericDict()) {
-      for_each_tensor(value, [&](const at::Tensor &) { spoil(); });
-    } else if (value.isGenerator() || value.isStorage()) {
+    if (value.isGenerator() || value.isStorage()) {
       spoil();
-    } else if (has_tensors(value)) {
+    } else if (!has_tensors(value)) {
+      for_each_tensor(value, [&](const at::Tensor &) { spoil(); });
+    } else {
       const c10::List<IValue> list = value.toList();
       c10::List<IValue> copy(list.elementType());
       for (size_t i = 0; i < list.size(); i++) {
@@ -360,7 +403,10 @@ class Region {
       constants_.emplace_back(given);
       return constant_of(given);
     }
-    if (given.device() != device_ || !is_plain(given)) spoil();
+    if (given.device() != device_ || !is_plain(given)) {
+      spoil();
+      return at::Tensor();
+    }
     now_.emplace_back(given, Place{index, item, 0, layout_of(given)});
     return at::Tensor();
   }
@@ -404,6 +450,7 @@ class Region {
     if (found != known_.end()) return found->second;
     const uint32_t number = add(tensor.storage(), false);
     memories_.back().version = Version(tensor);
+    if (!memories_.back().version.count.enabled()) spoil(); /* nobody counts who writes it */
     return number;
   }
 
@@ -469,7 +516,8 @@ class Region {
       if (!is_needed[i]) memories_[i].outside = c10::Storage(), memories_[i].version = Version();
   }
 
-  void execute(const Step &step, std::vector<c10::Storage> &made) const {
+  void execute(const Step &step, std::vector<c10::Storage> &made) {
+    if (step.is_random) set_random(generator_, step.random);
     Stack stack = step.args;
     uint32_t list = UINT32_MAX; /* of which argument it is a copy */
     for (const Place &place : step.tensors) {
@@ -482,14 +530,16 @@ class Region {
       list = place.index;
       stack[place.index].toList().set(static_cast<size_t>(place.item), std::move(tensor));
     }
-    if (step.random_state.defined()) set_random_state(device_, step.random_state);
+    const Stack args = stack; /* of two results torch returns references to what it has dropped */
     step.handle.callBoxed(stack);
     for (const Place &place : step.made) {
       const IValue &value = stack[stack.size() - return_count(step) + place.index];
       const at::Tensor tensor = place.item < 0
                                     ? value.toTensor()
                                     : value.toListRef()[static_cast<size_t>(place.item)].toTensor();
-      TORCH_CHECK(tensor.storage().nbytes() == memories_[place.memory].bytes, DIFFERS);
+      TORCH_CHECK(tensor.storage().nbytes() == memories_[place.memory].bytes &&
+                      layout_of(tensor) == place.layout,
+                  DIFFERS);
       made[place.memory] = tensor.storage();
     }
     for (const uint32_t memory : step.last) made[memory] = c10::Storage();
@@ -511,7 +561,8 @@ class Region {
   const c10::impl::VirtualGuardImpl guard_;
   const c10::Stream stream_;
   const bool is_whole_;
-  uint64_t drawn_;
+  at::Generator generator_;
+  const caffe2::TypeMeta dtype_ = c10::get_default_dtype();
   PyObject *const again_; /* executes it for the session */
   bool is_spoilt_ = false, has_ended_ = false;
   std::vector<Memory> memories_;
@@ -522,7 +573,8 @@ class Region {
   std::vector<std::pair<at::Tensor, Place>> now_;
   Stack args_;
   std::vector<Version> constants_;
-  at::Tensor random_state_;
+  Random random_;
+  bool is_random_ = false;
 };
 
 /* The thread's block that runs. */
@@ -531,13 +583,14 @@ thread_local std::shared_ptr<Region> region_now;
 void see_step(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack) {
   const DispatchKeySet below = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, SEEN);
   Region *const region = region_now.get();
+  if (region && keys.has(DispatchKey::Python)) region->spoil(); /* the program may do anything */
   if (!region || region->is_spoilt()) return handle.redispatchBoxed(below, stack);
-  const Operator &op = operator_of(handle);
   const c10::impl::ExcludeDispatchKeyGuard guard{DispatchKeySet(SEEN)};
-  if (op.is_view) return handle.redispatchBoxed(below, stack); /* tensors say how they lie */
-  region->begin_step(op, *stack);
+  if (operator_of(handle).is_view)
+    return handle.redispatchBoxed(below, stack); /* tensors say how they lie */
+  region->begin_step(operator_of(handle), *stack);
   handle.redispatchBoxed(below, stack);
-  region->end_step(op, handle, *stack);
+  region->end_step(operator_of(handle), handle, *stack); /* it may have defined others */
 }
 
 /* ---- What Python calls ----------------------------------------------------------------------- */
@@ -545,6 +598,7 @@ void see_step(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *sta
 struct Handle {
   std::shared_ptr<Region> region;
   size_t number;
+  ~Handle() { region->release(number); }
 };
 const char *const HANDLE = "gmlake_torch.saved";
 
@@ -552,6 +606,14 @@ Handle *handle_of(PyObject *capsule) {
   return static_cast<Handle *>(PyCapsule_GetPointer(capsule, HANDLE));
 }
 void destroy(PyObject *capsule) { delete handle_of(capsule); }
+
+std::shared_ptr<Region> new_region(PyObject *again, int device, bool is_whole) {
+  const c10::DeviceType type = settings.device;
+  return std::make_shared<Region>(
+      again,
+      c10::Device(type, static_cast<c10::DeviceIndex>(type == c10::DeviceType::CPU ? -1 : device)),
+      is_whole);
+}
 
 /* begin(again, device, is_whole): the operators of the block that runs now are seen. again(handle) is
    called when its second execution is needed, and calls execute(handle). */
@@ -566,11 +628,7 @@ PyObject *begin(PyObject *, PyObject *args) {
   PyObject *again = nullptr;
   int device = 0, is_whole = 0;
   if (!PyArg_ParseTuple(args, "Oip", &again, &device, &is_whole)) return nullptr;
-  const c10::DeviceType type = settings.device;
-  region_now = std::make_shared<Region>(
-      again,
-      c10::Device(type, static_cast<c10::DeviceIndex>(type == c10::DeviceType::CPU ? -1 : device)),
-      is_whole != 0);
+  region_now = new_region(again, device, is_whole != 0);
   c10::impl::tls_set_dispatch_key_included(SEEN, true);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
@@ -587,9 +645,10 @@ PyObject *end(PyObject *, PyObject *) {
 
 PyObject *save(PyObject *, PyObject *tensor) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK(region_now && THPVariable_Check(tensor), "gmlake_torch.offload: no block runs");
-  std::unique_ptr<Handle> handle(
-      new Handle{region_now, region_now->save(THPVariable_Unpack(tensor))});
+  TORCH_CHECK(THPVariable_Check(tensor), "gmlake_torch.offload: no tensor");
+  /* A thread that works for the block's has these hooks, too, and no region. */
+  const std::shared_ptr<Region> region = region_now ? region_now : new_region(Py_None, 0, true);
+  std::unique_ptr<Handle> handle(new Handle{region, region->save(THPVariable_Unpack(tensor))});
   PyObject *const capsule = PyCapsule_New(handle.get(), HANDLE, destroy);
   if (capsule) (void)handle.release();
   return capsule;

@@ -12,10 +12,12 @@ import inspect
 import io
 import random
 import sys
+import threading
 import types
 import weakref
 
 import torch
+import torch.utils._python_dispatch
 
 import torch_package
 from torch_package import refused
@@ -985,6 +987,204 @@ def check_hooks(session, paths):
                 assert are_equal(found_in(model, ask), wanted), make_loss
                 own.mark()
                 assert own.stats()["region_count"] == count
+
+
+def seeded(run, weight):
+    def block():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            noise = torch.randn(8, 8)
+        return torch.nn.functional.dropout((noise * weight).exp() * torch.rand(8, 8)).exp()
+
+    return run(block)
+
+
+def of_inference(run, weight):
+    with torch.inference_mode():
+        mask = torch.ones(8, 8)
+    y = run(lambda: weight * mask.clone())
+    with torch.inference_mode():
+        mask.add_(1)
+    return y
+
+
+def refused_operator(run, weight):
+    def block():
+        y = weight.exp()
+        with contextlib.suppress(RuntimeError):
+            torch.cat([y, y, torch.ones(3, 3)])
+        return y.sin().exp()
+
+    return run(block)
+
+
+def asks_and_writes(run, weight):
+    total = torch.zeros(8, 8)
+
+    def block():
+        y = weight.exp().sin().exp()
+        (gradient,) = torch.autograd.grad(y.sum(), weight, retain_graph=True)
+        total.add_(gradient)
+        return y * gradient
+
+    return run(block)
+
+
+def without_hooks(run, weight):
+    def block():
+        y = weight.exp()
+        with torch.autograd.graph.disable_saved_tensors_hooks("as functorch's transforms do"):
+            y = y.sin()
+        return y.exp()
+
+    return run(block)
+
+
+def of_dtype(run, weight):
+    torch.set_default_dtype(torch.float64)
+    y = run(lambda: (torch.rand(8) * (torch.arange(8) / 3) * weight).exp())
+    torch.set_default_dtype(torch.float32)
+    return y
+
+
+def of_short_dtypes(run, weight):
+    torch.set_default_dtype(torch.bfloat16)
+    y = run(lambda: (torch.full((8,), 0.5) * weight.bfloat16()).tanh())
+    torch.set_default_dtype(torch.float16)
+    y.sum().backward(retain_graph=True)
+    torch.set_default_dtype(torch.float32)
+    return y.float()
+
+
+def nested(run, weight):
+    def block():
+        ragged = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+        return weight.exp().exp() * torch.nested.to_padded_tensor(ragged * 2, 0.0).sum()
+
+    return run(block)
+
+
+def several_out(run, weight):
+    def block():
+        y = weight.exp()
+        most, places = torch.empty(8, 8), torch.empty(8, 8, dtype=torch.long)
+        torch.sort(y.detach(), out=(most, places))
+        return (y * most * places).sin()
+
+    return run(block)
+
+
+def in_other_thread(run, weight):
+    @torch.jit.script
+    def forked(x):
+        return torch.jit.wait(torch.jit.fork(torch.sin, x)).exp()
+
+    return run(lambda: forked(weight.exp()) * weight)
+
+
+def written_meanwhile(run, weight):
+    table = torch.ones(8, 8)
+
+    def block():
+        y = weight * (table * 2).sin()
+        thread = threading.Thread(target=table.add_, args=(1,))
+        thread.start()
+        thread.join()
+        return y.exp()
+
+    return run(block)
+
+
+def batched(run, weight):
+    y = run(lambda: torch.nn.functional.dropout(weight.sin()).exp())
+    ways = torch.eye(64).view(64, 8, 8)
+    torch.autograd.grad(y, weight, ways, is_grads_batched=True, retain_graph=True)
+    return y
+
+
+class Doubles(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result + result if function is torch.ops.aten.sin.default else result
+
+
+def mode_in_block(run, weight):
+    def block():
+        with Doubles():
+            y = weight.exp().sin().exp()
+        return y.exp()
+
+    return run(block)
+
+
+def mode_behind(run, weight):
+    y = run(lambda: weight.exp().sin().exp())
+    with Doubles():
+        y.sum().backward(retain_graph=True)
+    return y
+
+
+def check_functions(session, paths):
+    """Blocks that do what is rare: the same gradients, and whether they are executed again."""
+    spoilt = (
+        refused_operator, of_inference, asks_and_writes, nested, written_meanwhile, mode_in_block
+    )
+    others = (
+        seeded, without_hooks, of_dtype, of_short_dtypes, several_out, in_other_thread, batched
+    )
+
+    def answer(function, run):
+        torch.manual_seed(1)
+        weight = torch.nn.Parameter(torch.rand(8, 8))
+        function(run, weight).sum().backward()
+        return weight.grad, torch.rand(1)
+
+    for function in (*spoilt, *others, mode_behind):
+        expected, are_fit = answer(function, lambda block: block()), []
+        with opened(session, paths) as own:
+
+            def run(block):
+                result, is_fit = own._run_block(block)
+                are_fit.append(is_fit)
+                return result
+
+            assert all(map(torch.equal, answer(function, run), expected)), function.__name__
+        assert are_fit == [function not in spoilt], function.__name__
+
+
+def check_resized(session, paths):
+    """What was there before a block, and has no memory any more, is not read."""
+    with opened(session, paths) as own:
+        weight, x = torch.nn.Parameter(torch.rand(1)), torch.rand(1 << 16)
+        y = own._run_block(lambda: (x * 2).sin() * weight)[0]
+        x.storage().resize_(0)
+        with refused('recomputes="never"'):
+            y.sum().backward()
+
+
+def check_release(session, paths):
+    """In a backward pass what a block that is left as it is has saved goes as it is used."""
+    library, held = ctypes.CDLL(paths[0]), []
+    library.host_peak.restype = ctypes.c_size_t
+
+    def note(gradient):
+        library.host_reset_peak()
+        held.append(library.host_peak())
+
+    def block():
+        y = weight * 1
+        y.register_hook(note)
+        for _ in range(8):
+            y = y.sin().exp()
+        total.add_(1)
+        return y
+
+    with opened(session, paths) as own:
+        weight, total = torch.nn.Parameter(torch.rand(1 << 16)), torch.zeros(1)
+        for run in (lambda: block(), lambda: own._run_block(block)[0]):
+            run().sum().backward()
+            weight.grad = None
+    assert held[0] == held[1], held
 
 
 def check_lazy(session, paths):

@@ -555,6 +555,7 @@ class Session:
     def _patch_graphs(self):
         def capture_begin(former):
             def capture_begin(graph, *args, **kwargs):
+                self._calls.again.spoil()
                 check(self._calls.begin_capture())
                 try:
                     return former(graph, *args, **kwargs)
@@ -639,8 +640,10 @@ class Session:
             own.begin(self._again(own.execute, region), self.device.index or 0, is_whole)
             try:
                 with torch.autograd.graph.saved_tensors_hooks(own.save, own.load):
+                    self._thread.has_own_hooks = True
                     result = function()
             finally:
+                self._thread.has_own_hooks = False
                 held = own.end()
             return result, held
 
@@ -695,9 +698,28 @@ class Session:
 
             return make
 
-        own = torch._C._autograd
+        def disabling(former):
+            def disable(*args, **kwargs):  # as functorch's transforms do; not with hooks below
+                if self._thread.has_own_hooks and self._thread.saving_depth == 1:
+                    own._pop_saved_tensors_default_hooks()
+                return former(*args, **kwargs)
+
+            return disable
+
+        def enabling(former):
+            def enable():
+                former()
+                if self._thread.has_own_hooks and not self._thread.saving_depth:
+                    own._push_saved_tensors_default_hooks(again.save, again.load)
+
+            return enable
+
+        own, again = torch._C._autograd, self._calls.again
         self._replace(own, "_push_saved_tensors_default_hooks", adding(1))
         self._replace(own, "_pop_saved_tensors_default_hooks", adding(-1))
+        if hasattr(own, "_saved_tensors_hooks_disable"):  # from torch 1.13 on
+            self._replace(own, "_saved_tensors_hooks_disable", disabling)
+            self._replace(own, "_saved_tensors_hooks_enable", enabling)
 
     def _is_saving(self):
         """Whether hooks of the program get what is saved, or torch allows no hooks: a block that is
@@ -754,6 +776,7 @@ class OfThread(threading.local):
     compares = False  # addresses of tensors
     lasting_depth, is_first_step = 0, False  # what it makes lasts
     saving_depth = 0  # hooks for what is saved for the backward pass
+    has_own_hooks = False  # the outermost of them are a block's
 
 
 def no_optimizer():
