@@ -17,7 +17,8 @@
    - an operator raises an error, or code of the program's executes it (__torch_dispatch__);
    - memory is reached without torch's dispatcher: by an address, by a region of torch.compile, or by
      whoever fills what `empty` has given;
-   - tensors of other layouts are used, other devices or streams, or a generator that is an argument.
+   - tensors of other layouts are used, other devices or streams, or a generator that is an argument;
+   - processes work together: each has its own plan, and one that is alone would wait for ever.
 
    operators.cpp includes this, behind what says of an operator what it reads and writes. A region is
    of one thread at a time, which holds Python's lock. */
@@ -190,7 +191,7 @@ class Region {
     if (is_random_ || is_counted(generator_)) random_ = random_of(generator_);
     const size_t first = stack.size() - op.argument_count;
     for (size_t i = 0; i < op.argument_count; i++) args_.push_back(argument(stack[first + i], i));
-    if (op.changes_storages || guard_.getStream(device_) != stream_ ||
+    if (op.changes_storages || op.is_collective || guard_.getStream(device_) != stream_ ||
         c10::get_default_dtype() != dtype_)
       spoil();
   }
@@ -357,6 +358,13 @@ class Region {
       const c10::Storage &storage = result.first->storage();
       const auto found = known_.find(storage.unsafeGetStorageImpl());
       if (found != known_.end()) continue; /* two results are in one storage */
+      const auto sharing = std::count_if(made.begin(), made.end(), [&](const auto &other) {
+        return other.first->storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl();
+      });
+      if (result.first->use_count() > 1 || storage.use_count() > static_cast<size_t>(sharing)) {
+        (void)memory_of(*result.first); /* the operator keeps it, and may have had it before */
+        continue;
+      }
       result.second.memory = add(storage, true);
       step.made.push_back(std::move(result.second));
     }
