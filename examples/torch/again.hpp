@@ -66,8 +66,8 @@ struct Version {
 };
 
 struct Memory {
-  c10::Storage outside;                            /* was there before the block */
-  Version version;                                 /* of that, when it was read first */
+  c10::Storage outside; /* was there before the block; or nobody has written it since its fill */
+  Version version;      /* of that, when it was read first */
   c10::weak_intrusive_ptr<c10::StorageImpl> known; /* no other one gets its address meanwhile */
   size_t bytes;
   bool is_made;   /* by the block */
@@ -231,6 +231,11 @@ class Region {
     known_.clear();
     for (Memory &memory : memories_) memory.known.reset();
     if (!is_fit) steps_.clear(), memories_.clear();
+    for (Step &step : steps_)
+      if (!step.made.empty() && memories_[step.made[0].memory].outside) {
+        memories_[step.made[0].memory].is_made = false;
+        step.made.clear();
+      }
     const std::vector<bool> is_makeable = hold();
     int64_t held_bytes = 0;
     for (Memory &memory : memories_)
@@ -265,13 +270,16 @@ class Region {
   void execute() {
     TORCH_CHECK(is_as_read(), CHANGED);
     std::vector<c10::Storage> made(memories_.size());
-    const Random random = random_of(generator_);
+    const bool does_draw =
+        !is_counted(generator_) ||
+        std::any_of(steps_.begin(), steps_.end(), [](const Step &step) { return step.is_random; });
+    const Random random = does_draw ? random_of(generator_) : Random();
     const caffe2::TypeMeta dtype = c10::get_default_dtype();
     const c10::impl::ExcludeDispatchKeyGuard guard{
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | MODES |
         DispatchKeySet(SEEN)};
     const auto put_back = [&] {
-      set_random(generator_, random);
+      if (does_draw) set_random(generator_, random);
       c10::set_default_dtype(dtype);
     };
     c10::set_default_dtype(dtype_);
@@ -339,6 +347,12 @@ class Region {
       }
       return;
     }
+    /* What zeros has given is held as it is if no operator writes it: a kernel of an extension, which
+       nobody sees, may have done so. */
+    const bool is_fill =
+        !is_random_ && !does_write && made.size() == 1 &&
+        (now_.empty() || starts_with(op.name, "aten::new_") || op.name == "aten::zeros_like" ||
+         op.name == "aten::ones_like" || op.name == "aten::full_like");
     for (auto &now : now_) {
       now.second.memory = memory_of(now.first);
       Memory &memory = memories_[now.second.memory];
@@ -346,9 +360,11 @@ class Region {
                                     [&](const auto &a) { return a.index == now.second.index; });
       if (how == op.tensors.end() || how->how == READ) {
         if (!memory.is_filled) return spoil();
+        if (memory.outside && memory.is_made) memory.version = Version(now.first);
       } else {
         if (!memory.is_made) return spoil();
         memory.is_filled = true;
+        memory.outside = c10::Storage(), memory.version = Version();
         memory.write_count++;
         step.written.push_back(now.second.memory);
       }
@@ -366,6 +382,7 @@ class Region {
         continue;
       }
       result.second.memory = add(storage, true);
+      if (is_fill) memories_.back().outside = storage;
       step.made.push_back(std::move(result.second));
     }
     step.args.swap(args_);

@@ -1110,6 +1110,15 @@ for library, function in zip(libraries, (lambda x: x + 1, lambda x: KEPT)):
     library.impl("of_test", function, "CPU")
 
 
+def filled_behind_torch(run, weight):
+    def block():
+        y, z = torch.zeros(8, 8), torch.zeros_like(weight)
+        y.numpy()[:] = z.numpy()[:] = 0.5  # as a kernel of an extension does
+        return (weight * (y + 1) * z).exp()
+
+    return run(block)
+
+
 def of_processes(run, weight):
     operator = torch.ops.c10d_functional.of_test
     return run(lambda: (weight * operator(weight.detach())).exp())
@@ -1145,7 +1154,7 @@ def check_functions(session, paths):
     )
     others = (
         seeded, without_hooks, of_dtype, of_short_dtypes, several_out, in_other_thread, batched,
-        mode_behind,
+        mode_behind, filled_behind_torch,
     )
 
     def answer(function, run):
@@ -1179,6 +1188,16 @@ def check_outside(session, paths):
             y.sum().backward()
         y = own._run_block(lambda: (weight + torch.ops.blocks.of_test(x).exp()).exp(), True)[0]
         KEPT.add_(1)
+        with refused('recomputes="never"'):
+            y.sum().backward()
+        zeros = []
+
+        def block():
+            zeros.append(torch.zeros(8, 8))
+            return (weight + (zeros[0] + 1).exp()).sin()
+
+        y = own._run_block(block)[0]
+        zeros[0].add_(1)
         with refused('recomputes="never"'):
             y.sum().backward()
 
