@@ -360,7 +360,9 @@ class Region {
                                     [&](const auto &a) { return a.index == now.second.index; });
       if (how == op.tensors.end() || how->how == READ) {
         if (!memory.is_filled) return spoil();
-        if (memory.outside && memory.is_made) memory.version = Version(now.first);
+        if (memory.outside && memory.is_made && !memory.version.count.enabled())
+          memory.version =
+              Version(now.first); /* not before: torch gives it to who holds it alone */
       } else {
         if (!memory.is_made) return spoil();
         memory.is_filled = true;
