@@ -1,5 +1,5 @@
-"""Blocks that a model repeats, in sessions that execute their operators again, with the CPU's memory
-in place of a GPU's (torch_session.cpp):
+"""Blocks that a model repeats, in sessions that execute their operators again, with the CPU's
+memory in place of a GPU's (torch_session.cpp):
 
     LD_PRELOAD=session.so python3 tests/clients/torch_blocks.py session.so operators.so
 """
@@ -1196,7 +1196,7 @@ def check_outside(session, paths):
             zeros.append(torch.zeros(8, 8))
             return (weight + (zeros[0] + 1).exp()).sin()
 
-        y = own._run_block(block)[0]
+        y = own._run_block(block, True)[0]
         zeros[0].add_(1)
         with refused('recomputes="never"'):
             y.sum().backward()

@@ -137,7 +137,8 @@ class Forward:
     def __init__(self, blocks, block):
         self.blocks, self.block = blocks, weakref.ref(block)
         self.is_fit, self.misses = True, 0  # to be executed again
-        self.is_whole, self.held_bytes = blocks.are_whole, 0  # also costly operators, which hold that
+        # Whether costly operators are, too; what is held as long as they are not.
+        self.is_whole, self.held_bytes = blocks.are_whole, 0
         self.__signature__ = inspect.signature(block.forward)
         block.forward = self
 

@@ -8,9 +8,9 @@ memory that they want, then under each limit. Behind the recorded iterations it 
 one 16 times more: by then the session has planned it and timed it again. Operators take the time
 that they took when they were recorded. The link has the speed that was measured, that was given, or
 an H200's; a call of the driver takes what it takes there. Not in the times is what it takes to pin
-memory for the first time, and a host that is slower than an H200's. What was executed again when the
-steps were recorded is executed again. Of blocks that a session would find by itself, where its plan
-is slow, nothing is; of all of them with recomputes="always".
+memory for the first time, and a host that is slower than an H200's. What was executed again when
+the steps were recorded is executed again. Of blocks that a session would find by itself, where its
+plan is slow, nothing is; of all of them with recomputes="always".
 
 Where there is no build/offload_session, or an old one, programs.py makes one.
 """

@@ -167,7 +167,7 @@ class Session:
         self._steps = weakref.WeakKeyDictionary()  # how often each has stepped since
         self._known = weakref.WeakSet()  # optimizers that have made what they keep
         self.mark_count = 0
-        # What had come back when this iteration's first backward pass began; how many passes it has.
+        # What had come back when this iteration's first backward pass began; how many it has.
         self._back_before, self._pass_count = None, 0
         self._judged_count = 0  # plans that there were when blocks were made to hold less
         self._phases, self._backward_depth = explain.Phases(), 0
