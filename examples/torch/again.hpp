@@ -15,13 +15,13 @@
    - something from outside is written: running statistics, a cache, a gradient; or nobody would see
      that, as in a tensor of torch's inference mode;
    - an operator raises an error, or code of the program's executes it (__torch_dispatch__);
-   - memory is reached without torch's dispatcher: by an address, by a region of torch.compile, or by
-     whoever fills what `empty` has given;
-   - tensors of other layouts are used, other devices or streams, or a generator that is an argument;
+   - memory is reached without torch's dispatcher: by an address, by a region of torch.compile, or
+     by whoever fills what `empty` has given;
+   - tensors of other layouts are used, other devices or streams, or a generator that is given;
    - processes work together: each has its own plan, and one that is alone would wait for ever.
 
-   operators.cpp includes this, behind what says of an operator what it reads and writes. A region is
-   of one thread at a time, which holds Python's lock. */
+   operators.cpp includes this, behind what says of an operator what it reads and writes. A region
+   is of one thread at a time, which holds Python's lock. */
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
@@ -222,8 +222,8 @@ class Region {
     return saved_.size() - 1;
   }
 
-  /* The block has ended. What can be made again is held no more. Returns the bytes that are held, and
-     would not be if all were made again; -1: the block is left as it is. */
+  /* The block has ended. What can be made again is held no more. Returns the bytes that are held,
+     and would not be if all were made again; -1: the block is left as it is. */
   int64_t end() {
     const bool is_fit = !is_spoilt_ && now_.empty() && is_as_read();
     is_spoilt_ = has_ended_ = true; /* an operator that is behind it has not been seen */
@@ -347,8 +347,8 @@ class Region {
       }
       return;
     }
-    /* What zeros has given is held as it is if no operator writes it: a kernel of an extension, which
-       nobody sees, may have done so. */
+    /* What zeros has given is held as it is if no operator writes it: a kernel of an extension,
+       which nobody sees, may have done so. */
     const bool is_fill =
         !is_random_ && !does_write && made.size() == 1 &&
         (now_.empty() || starts_with(op.name, "aten::new_") || op.name == "aten::zeros_like" ||
@@ -642,8 +642,8 @@ std::shared_ptr<Region> new_region(PyObject *again, int device, bool is_whole) {
       is_whole);
 }
 
-/* begin(again, device, is_whole): the operators of the block that runs now are seen. again(handle) is
-   called when its second execution is needed, and calls execute(handle). */
+/* begin(again, device, is_whole): the operators of the block that runs now are seen. again(handle)
+   is called when its second execution is needed, and calls execute(handle). */
 PyObject *begin(PyObject *, PyObject *args) {
   HANDLE_TH_ERRORS
   static const auto *const library = [] {
