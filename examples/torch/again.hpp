@@ -298,9 +298,8 @@ class Region {
  private:
   static constexpr const char *CHANGED =
       "gmlake_torch.offload: a block is executed for the second time, and a tensor that it has "
-      "read, "
-      "as a parameter or its input, was written since: write it after the backward pass, or open "
-      "the session with recomputes=\"never\"";
+      "read, as a parameter or its input, was written since: write it after the backward pass, or "
+      "open the session with recomputes=\"never\"";
   static constexpr const char *WRITTEN =
       "gmlake_torch.offload: a tensor that was saved for the backward pass was written since";
   static constexpr const char *DIFFERS =

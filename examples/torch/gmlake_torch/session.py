@@ -29,11 +29,12 @@ stray access is an error.
 Where moving tensors alone would make an iteration more than a tenth longer, by the plan, what the
 blocks that a model repeats make is not held, and made again in the backward pass, as far as that
 pays: blocks.py says of which. So it is before there is a plan, if in an iteration's backward passes
-more than a sixteenth of the limit has come back: the program waits for each tensor. After some
-iterations the session decides for each block: what it makes is kept, and may leave for the host, or
-is made again. Where sizes vary it does so in each iteration, by the room that there is.
-recomputes="always" makes it again from the first iteration on until then, so that the largest
-batches fit; "never" makes none.
+more than a sixteenth of the limit has come back: the program waits for each tensor. First only
+operators run again that take little time; costly ones, as matrix products, in as many blocks as the
+plan says. After some iterations the session decides for each block: what it makes is kept, and may
+leave for the host, or is made again. Where sizes vary it does so in each iteration, by the room
+that there is. recomputes="always" makes all again from the first iteration on until then, so that
+the largest batches fit; "never" makes none.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
 are recomputed only as far as that pays, likewise. Without it they are executed as the program says.
