@@ -1279,6 +1279,20 @@ def check_rule(session, paths):
             wholes.append([layer.forward.is_whole for layer in model.layers].count(True))
         assert wholes == [0, 1, 1, 4, 4, 6, 6], wholes
         assert not own._blocks.may_hold_less()
+    # Where there is none yet, what comes back is more than what lacks: it says so in time.
+    with opened(session, paths, recomputes="auto") as own:
+
+        def without_plan():
+            stats["in_bytes"] += own._open[0]
+            return {**stats, "plan_count": 0}
+
+        own.stats = without_plan
+        model, wholes = Model(), []
+        for _ in range(6):
+            losses(model, own.mark, steps=1)
+            blocks = own._blocks._forwards
+            wholes.append((len(blocks) > 0, all(block.is_whole for block in blocks)))
+        assert wholes == [(True, False)] * 4 + [(True, True)] * 2, wholes
     with refused("recomputes is True", ValueError):
         opened(session, paths, recomputes=True)
 

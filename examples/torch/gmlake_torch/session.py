@@ -67,7 +67,8 @@ from .in_backward import StepInBackward
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
 OTHER_STEPS_MAX = 8  # of another optimizer, until its steps end iterations (a critic takes 5)
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed again,
-BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
+BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan,
+UNPLANNED_MAX = 3  # which is waited for so many iterations before that is judged once more
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
     "torch.serialization",
@@ -170,7 +171,8 @@ class Session:
         self.mark_count = 0
         # What had come back when this iteration's first backward pass began; how many it has.
         self._back_before, self._pass_count = None, 0
-        self._judged_count = 0  # plans that there were when blocks were made to hold less
+        # Plans that there were when blocks were made to hold less; iterations without one since.
+        self._judged_count, self._unplanned_count = 0, UNPLANNED_MAX
         self._phases, self._backward_depth = explain.Phases(), 0
         self._split, self._undo, self._hooks = {}, [], None
         # Another session may have replaced that of torch.Tensor.
@@ -187,7 +189,7 @@ class Session:
             lacking = self._lacking(stats)
             if lacking or self._recomputes == "always":
                 if self._blocks.hold_less(lacking):
-                    self._judged_count = stats["plan_count"]
+                    self._judged_count, self._unplanned_count = stats["plan_count"], 0
 
     def _lacking(self, stats):
         """How many bytes more would be needed, if moving tensors alone takes too long: by the plan,
@@ -200,8 +202,10 @@ class Session:
             is_new = stats["plan_count"] != self._judged_count
             is_held_up = is_new and stats["plan_added_ns"] * ADDED_PART > stats["step_ns"]
             return max(1, stats["unplanned_bytes"] - limit) if is_held_up else 0
+        self._unplanned_count += 1
         came_back = stats["in_bytes"] - before if before is not None else 0
-        return came_back // count if 0 < limit < came_back * BACK_PART else 0
+        is_held_up = self._unplanned_count > UNPLANNED_MAX and 0 < limit < came_back * BACK_PART
+        return came_back // count if is_held_up else 0
 
     def explain(self, picture=None):
         """Returns a page of text: the limit and what is needed, what stays, leaves and is
