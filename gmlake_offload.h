@@ -305,13 +305,13 @@ HOW A SESSION WORKS
      free, and an eighth less after each iteration from which none had to. Sizes count as varying
      until three iterations in a row had the same ones; after each change about twice as many, at
      most 17. A region can be kept if its second steps are first ones, in their order, write only
-     what they make, and nothing of that outlives the iteration. Two new iterations are measured: if neither
-     takes less time than before, or the first one an eighth more, all regions are executed again.
-     Where the time before is known by the plan alone, an iteration without kept regions is measured
-     then, and it is decided once more. That stands until the limit, or the bytes of an iteration,
-     change by an eighth, or the number of its steps changes. Where bytes grow, what is kept stays
-     if copies hold an iteration up for less than half of what is saved. What is kept changes at
-     most 8 times in a session. Where memory runs out, nothing is kept from then on.
+     what they make, and nothing of that outlives the iteration. Two new iterations are measured: if
+     neither takes less time than before, or the first one an eighth more, all regions are executed
+     again. Where the time before is known by the plan alone, an iteration without kept regions is
+     measured then, and it is decided once more. That stands until the limit, or the bytes of an
+     iteration, change by an eighth, or the number of its steps changes. Where bytes grow, what is
+     kept stays if copies hold an iteration up for less than half of what is saved. What is kept
+     changes at most 8 times in a session. Where memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -8816,8 +8816,8 @@ static void gmlo_making_leave(gmlo_making *m) {
 /* ---- >>regions: what a program need not execute twice -------------------------------------------
    Owns nothing of a recording. Says what an iteration would be if some of its regions were kept:
    their second steps are gone, and what these make was made by the first steps already. Invariants:
-   [K1] A region can be kept if its second steps are first ones, in their order, by key, by what they
-        name and by what they make; if they write only that, and nothing of it outlives the
+   [K1] A region can be kept if its second steps are first ones, in their order, by key, by what
+        they name and by what they make; if they write only that, and nothing of it outlives the
         iteration. A tensor that is made again and the one that was made first are duplicates.
         Steps may be added that make what the first ones found ready: weights in another data type.
    [K2] No step is in two regions.
