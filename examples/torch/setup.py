@@ -3,9 +3,9 @@
     python3 -m pip install --no-build-isolation ./examples/torch
 
 `python3 setup.py sdist` needs no torch: it puts the headers into the archive, of which pip makes
-the same wheel. To build needs a C++ compiler, setuptools (before 70.1 also wheel), Python's headers,
-and those of the CUDA toolkit: of CUDA_HOME, /usr/local/cuda, or the nvidia packages that torch
-depends on."""
+the same wheel. To build needs a C++ compiler, setuptools (before 70.1 also wheel), the headers of
+Python, and those of the CUDA toolkit: of CUDA_HOME, /usr/local/cuda, or the nvidia packages that
+torch depends on."""
 import glob
 import os
 import sys
