@@ -8821,7 +8821,10 @@ static void gmlo_making_leave(gmlo_making *m) {
         iteration. A tensor that is made again and the one that was made first are duplicates.
         Steps may be added that make what the first ones found ready: weights in another data type.
    [K2] No step is in two regions.
-   Cost: linear in the recording, but for sorting regions. Fails: where host memory is refused. */
+   Cost: linear in the recording, but for sorting regions: a second step is compared with at most
+   GMLO_LEFT_OUT first ones. Fails: where host memory is refused. */
+
+#define GMLO_LEFT_OUT 64u /* first steps in a row that are no second ones, + 1 */
 
 typedef struct gmlo_keep { /* a region that can be kept */
   uint32_t region;
@@ -8921,13 +8924,14 @@ static int gmlo_keeping_add_step(gmlo_keeping *k, uint32_t step) {
   return 1;
 }
 
-/* Whether the second steps are the first ones, in their order, and added ones; and what these make
-   is named by the others. [K1] */
+/* Whether the second steps are first ones, in their order, and added ones; and what these make is
+   named by the others. [K1] */
 static int gmlo_keeping_match(gmlo_keeping *k, const gmlo_region *region) {
-  uint32_t i, at, dup = region->begin;
+  uint32_t i, at, end, dup = region->begin;
   for (i = region->again; i < region->again_end; i++) {
-    for (at = dup; at < region->end && !gmlo_keeping_match_step(k, region, i, at, 0);) at++;
-    if (at < region->end) {
+    end = region->end - dup < GMLO_LEFT_OUT ? region->end : dup + GMLO_LEFT_OUT;
+    for (at = dup; at < end && !gmlo_keeping_match_step(k, region, i, at, 0);) at++;
+    if (at < end) {
       if (!gmlo_keeping_match_step(k, region, i, at, 1)) return 0;
       dup = at + 1;
     } else if (!gmlo_keeping_add_step(k, i)) {

@@ -359,9 +359,9 @@ class Region {
                                     [&](const auto &a) { return a.index == now.second.index; });
       if (how == op.tensors.end() || how->how == READ) {
         if (!memory.is_filled) return spoil();
+        /* Not when it is made: torch may still make that tensor part of another one's versions. */
         if (memory.outside && memory.is_made && !memory.version.count.enabled())
-          memory.version =
-              Version(now.first); /* not before: torch gives it to who holds it alone */
+          memory.version = Version(now.first);
       } else {
         if (!memory.is_made) return spoil();
         memory.is_filled = true;
@@ -556,7 +556,7 @@ class Region {
       list = place.index;
       stack[place.index].toList().set(static_cast<size_t>(place.item), std::move(tensor));
     }
-    const Stack args = stack; /* of two results torch returns references to what it has dropped */
+    const Stack args = stack; /* torch drops several out= tensors before it returns them */
     step.handle.callBoxed(stack);
     for (const Place &place : step.made) {
       const IValue &value = stack[stack.size() - return_count(step) + place.index];
@@ -613,10 +613,11 @@ void see_step(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *sta
   if (!region || region->is_spoilt()) return handle.redispatchBoxed(below, stack);
   const c10::impl::ExcludeDispatchKeyGuard guard{DispatchKeySet(SEEN)};
   if (operator_of(handle).is_view)
-    return handle.redispatchBoxed(below, stack); /* tensors say how they lie */
+    return handle.redispatchBoxed(below, stack); /* whoever uses its result says how that lies */
   region->begin_step(operator_of(handle), *stack);
   handle.redispatchBoxed(below, stack);
-  region->end_step(operator_of(handle), handle, *stack); /* it may have defined others */
+  /* Asked for again: an operator may define others, and then what is known of them is new. */
+  region->end_step(operator_of(handle), handle, *stack);
 }
 
 /* ---- What Python calls ----------------------------------------------------------------------- */

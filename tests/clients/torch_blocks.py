@@ -162,9 +162,9 @@ def opened(session, paths, limit=1 << 30, **options):
     return torch_package.opened(session, paths, limit, **options)
 
 
-def counts(session, paths, make, **kwargs):
+def counts(session, paths, make, calls=1, **kwargs):
     """Trains with and without a session that executes blocks again: all operators, or such as are
-    not costly. Returns how many blocks are."""
+    not costly. Returns how many blocks are, each of which is called so often."""
     torch.manual_seed(1)
     expected, found = losses(make(), **kwargs), []
     for is_whole in (True, False):
@@ -178,8 +178,8 @@ def counts(session, paths, make, **kwargs):
             fits = [f.is_fit for f in own._blocks._forwards if id(f.block()) in layers]
         assert got == expected, (is_whole, got, expected)
         assert not any("forward" in vars(module) for module in model.modules())
-        assert (stats["region_count"] > 0) == any(fits), (stats["region_count"], fits)
-        found.append(stats["region_count"])
+        assert stats["region_count"] == calls * fits.count(True), (stats["region_count"], fits)
+        found.append(fits.count(True))
     assert found[0] == found[1], found
     return found[0]
 
@@ -206,7 +206,7 @@ def check_results(session, paths):
     odd = lambda: Model(lambda: torch.nn.Sequential(Odd(), Odd()), 2)
     assert counts(session, paths, odd) == 4
     # A weight may be computed once for two executions, and a cache is filled once.
-    assert counts(session, paths, Shared) == 2 * LAYERS
+    assert counts(session, paths, Shared, 2) == LAYERS
     assert counts(session, paths, Model, past_key_values=DynamicCache) == LAYERS
 
 
@@ -455,7 +455,6 @@ def check_costly(session, paths):
         model = Model()
         torch.optim.SGD(model.parameters(), lr=0.1)
         wide = 4 * LENGTH * 4 * WIDTH * 4  # bytes: gelu saves what `wide` has made
-        x = 4 * LENGTH * WIDTH * 4  # and the next layer what it gets of `back`
         for count in range(LAYERS + 1):
             assert again(own, model, count) == (count, {wide}), count
 
@@ -1355,8 +1354,9 @@ def check_room(session, paths):
         moved.append((stats["drift_count"], stats["out_bytes"]))
 
     with own:
+        before = own.stats()["out_bytes"]
         assert train(mark) == expected
-    assert moved[-1][0] == moved[1][0] and moved[-1][1] - moved[1][1] < 2 << 20, moved
+    assert moved[-1][0] == moved[1][0] and moved[-1][1] - before < 7 << 18, moved
     assert {1, 2, 4}.issubset(kept) and max(kept) < LAYERS, kept
 
 

@@ -67,8 +67,8 @@ from .in_backward import StepInBackward
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
 OTHER_STEPS_MAX = 8  # of another optimizer, until its steps end iterations (a critic takes 5)
 ADDED_PART = 10  # a part of an iteration that a plan may add before blocks are executed again,
-BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan,
-UNPLANNED_MAX = 3  # which is waited for so many iterations before that is judged once more
+BACK_PART = 16  # and of the limit that may come back in backward passes before there is a plan
+UNPLANNED_MAX = 3  # iterations: so long a plan is waited for until what comes back is judged again
 # Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
 COMPARERS = (
     "torch.serialization",
