@@ -292,26 +292,27 @@ HOW A SESSION WORKS
      map_ns for each chunk that is mapped.
   9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
-     iterations are marked and limit_bytes is not 0, the session decides after three that were alike
-     which of these regions are kept: executed once. Each iteration as learnt is changed on paper:
-     the second steps of the kept ones are gone, and what they made lives from the first steps on.
-     The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
-     equal ones the last. How many: the session plans and simulates several such iterations, and
-     takes the shortest if it saves one part in 50. Where sizes vary from one iteration to the next
-     and nothing has to leave, or to keep some does not pay in the largest one, that is not decided
+     iterations are marked and limit_bytes is not 0, the session decides which of these regions are
+     kept, executed once, when it times an iteration behind four that were alike; where that fails,
+     as each has other tensors, behind ten. The iteration as learnt is changed on paper: the second
+     steps of the kept ones are gone, and what they made lives from the first steps on. The regions
+     of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of equal ones
+     the last. How many: the session plans and simulates several such iterations, and takes the
+     shortest if it saves one part in 50. Where sizes vary from one iteration to the next and
+     nothing has to leave, or to keep some does not pay in the largest one, that is not decided
      ahead: each region is kept if there is room for it when it begins, with what the iteration as
      learnt still needs, by how much smaller tensors are this time. The first of several in a row is
      executed again; it tells that. Where tensors had to leave all the same, so many bytes more stay
      free, and an eighth less after each iteration from which none had to. Sizes count as varying
      until three iterations in a row had the same ones; after each change about twice as many, at
      most 17. A region can be kept if its second steps are first ones, in their order, write only
-     what they make, and nothing of that outlives the iteration. Two new iterations are measured: if
-     neither takes less time than before, or the first one an eighth more, all regions are executed
-     again. Where the time before is known by the plan alone, an iteration without kept regions is
-     measured then, and it is decided once more. That stands until the limit, or the bytes of an
-     iteration, change by an eighth, or the number of its steps changes. Where bytes grow, what is
-     kept stays if copies hold an iteration up for less than half of what is saved. What is kept
-     changes at most 8 times in a session. Where memory runs out, nothing is kept from then on.
+     what they make, and nothing of that outlives the iteration. The next two that are timed are
+     compared with the one before: if neither takes less time, or one takes an eighth more, all
+     regions are executed again. If an iteration then takes longer still, all has become slower, and
+     it is decided once more. What is decided stands until the limit, or the bytes of an iteration,
+     change by an eighth, or the number of its steps changes. Where bytes grow, what is kept stays
+     if copies hold an iteration up for less than half of what is saved. What is kept changes at
+     most 8 times in a session. Where memory runs out, nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -9206,14 +9207,15 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
 #define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
 #define GMLO_GROWTH 16u /* a part of all sizes, or tensors: more by it are learnt, or planned for */
+#define GMLO_REVIEW 4u  /* an iteration is timed once more after so many that were alike, */
+#define GMLO_REVIEW_LAST 9u  /* and after so many */
 #define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
 #define GMLO_REGROUPS 8u     /* new numbers of regions that are learnt at once */
 #define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_SIMS 8u    /* numbers of kept regions that are planned for at first, about, */
 #define GMLO_KEEP_WAYS 4u    /* in so many ways; the one that is taken is planned again later */
 #define GMLO_KEEP_CHANGES 8u /* how often a session changes what is kept */
-#define GMLO_KEEP_ALIKE 2u   /* iterations in a row that were alike, before it decides; */
-#define GMLO_KEEP_VARIED 3u  /* twice as many for each change of sizes, up to that */
+#define GMLO_KEEP_VARIED 3u  /* changes of sizes that double how long these have to be the same */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
 typedef struct gmlo_stream { /* a stream */
@@ -9302,13 +9304,11 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   int is_settled;   /* that stays so for about this limit and an iteration like this: */
   size_t limit_bytes;
   size_t step_count, peak_bytes; /* [is_settled] 0: such an iteration was not seen yet */
-  uint64_t before_ns;            /* what one took in which none was kept, */
+  uint64_t before_ns;            /* what one took in which none was kept; 0: not known; */
   unsigned before_size;          /* and how large it was: session.span_size */
   uint64_t saved_ns;             /* what operators took less by the plan when that was decided */
-  int is_measured;               /* before_ns is; else it is of a plan */
   int is_doubted;                /* one that was measured with these took as long */
-  uint64_t failed_ns;            /* what one took that was no faster than such a plan; 0: none, */
-  unsigned failed_size;          /* and how large it was */
+  uint64_t failed_ns;            /* what one took that made an end of it; 0: none */
 } gmlo_kept;
 
 /* How many regions are kept in each of the iterations that are compared. */
@@ -10946,30 +10946,26 @@ static int gmlo_session_still_pays(const gmlake_offload_session *s) {
          s->schedule.planned_bytes <= s->schedule.target_bytes;
 }
 
-/* Takes back what is kept if two iterations take as long as one without, or one takes much longer;
-   where that is known by the plan alone, one without is measured first. Whether anything may be
-   decided now. */
-static int gmlo_session_judge(gmlake_offload_session *s, int is_review) {
+/* A review: what is kept is taken back if two iterations took as long as one without, or one took
+   much longer: returns 1. If one without then takes longer still, as all has become slower, it is
+   decided once more. */
+static int gmlo_session_take_back(gmlake_offload_session *s) {
   gmlo_kept *kept = &s->kept;
-  if (is_review && s->span_ns >= kept->before_ns && gmlo_is_near(s->span_size, kept->before_size)) {
-    int is_sure = kept->is_doubted || s->span_ns - kept->before_ns >= kept->before_ns / 8;
+  uint64_t before_ns = kept->before_ns;
+  if (!gmlo_is_near(s->span_size, kept->before_size)) return 0;
+  if (kept->is_kept == NULL) {
+    if (!kept->is_settled && s->span_ns <= kept->failed_ns) gmlo_session_settle(s);
+    return 0;
+  }
+  if (before_ns == 0 || s->span_ns < before_ns) return 0;
+  if (!kept->is_doubted && s->span_ns - before_ns < before_ns / 8) {
     kept->is_doubted = 1;
-    if (is_sure && (kept->is_kept == NULL || kept->is_measured)) {
-      gmlo_session_revert(s);
-    } else if (is_sure) {
-      kept->is_settled = 0;
-      kept->failed_ns = s->span_ns;
-      kept->failed_size = s->span_size;
-      gmlo_session_keep_none(s);
-      return 0;
-    }
+    return 0;
   }
-  if (!kept->is_settled && kept->failed_ns != 0) {
-    if (s->span_ns == 0) return 0;
-    if (s->span_ns <= kept->failed_ns && gmlo_is_near(s->span_size, kept->failed_size))
-      gmlo_session_settle(s);
-  }
-  return !kept->is_settled;
+  kept->is_settled = 0;
+  kept->failed_ns = s->span_ns;
+  gmlo_session_keep_none(s);
+  return 1;
 }
 
 /* How often sizes have to be those of the iteration before until it is decided for them alone which
@@ -11106,16 +11102,12 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
   gmlo_kept *kept = &s->kept;
   gmlo_sims *p = &s->sims;
   if (!is_review) s->span_ns = 0; /* it is of another schedule */
-  if (!s->has_schedule || !s->is_marked || s->alike_count <= GMLO_KEEP_ALIKE ||
+  if (!s->has_schedule || !s->is_marked || s->alike_count < GMLO_REVIEW - 1 ||
       l->region_count == 0 || s->desc.limit_bytes == 0) {
     return;
   }
   if (kept->is_settled && (kept->step_count == 0 || gmlo_session_still_pays(s))) {
-    if (kept->step_count != 0) { /* what was measured was of a smaller one */
-      kept->before_ns = s->schedule.step_ns + kept->saved_ns;
-      kept->before_size = 1024;
-      kept->is_measured = 0;
-    }
+    if (kept->step_count != 0) kept->before_ns = 0; /* what was measured was of a smaller one */
     gmlo_session_settle(s);
   } else if (kept->is_settled && (kept->step_count != l->step_count ||
                                   !gmlo_is_near(s->schedule.unplanned_bytes, kept->peak_bytes))) {
@@ -11123,8 +11115,10 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     kept->failed_ns = 0;
     gmlo_session_keep_none(s);
   }
-  if (!gmlo_session_judge(s, is_review) || kept->changes == GMLO_KEEP_CHANGES ||
-      s->proposal.slot_of != NULL || gmlo_session_keeps_by_room(s))
+  if (is_review && gmlo_session_take_back(s)) return;
+  if (kept->is_settled || (s->span_ns == 0 && s->alike_count <= GMLO_REVIEW_LAST) ||
+      kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL ||
+      gmlo_session_keeps_by_room(s))
     return;
   kept->limit_bytes = s->desc.limit_bytes;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
@@ -11144,11 +11138,8 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
 static void gmlo_session_decide(gmlake_offload_session *s) {
   gmlo_sims *p = &s->sims;
   uint64_t before_ns = p->before_ns;
-  if (before_ns != 0) {
-    s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
-    s->kept.before_size = s->span_ns != 0 ? s->span_size : 1024;
-    s->kept.is_measured = s->span_ns != 0;
-  }
+  s->kept.before_ns = s->span_ns;
+  s->kept.before_size = s->span_size;
   if (p->best != 0)
     s->kept.saved_ns =
         p->found.schedule.step_ns < before_ns ? before_ns - p->found.schedule.step_ns : 0;
@@ -11243,12 +11234,13 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   if (s->making.l != NULL) gmlo_session_make(s);
 }
 
-/* Where iterations are alike, or sizes no longer vary, no schedule is due, and a review may never
-   come, as sizes differ. */
-static void gmlo_session_consider_early(gmlake_offload_session *s) {
-  int is_due = s->alike_count == GMLO_KEEP_ALIKE + 1 ||
-               (s->alike_count > GMLO_KEEP_ALIKE && s->steady_count == gmlo_session_steady_due(s));
-  if (is_due && s->is_timed && s->making.l == NULL && s->sims.ns == NULL)
+/* Where sizes no longer vary iterations are reviewed anew. Where reviews have timed none, as each
+   has other tensors, it is decided without. */
+static void gmlo_session_consider_late(gmlake_offload_session *s) {
+  if (s->alike_count > GMLO_REVIEW_LAST && s->steady_count == gmlo_session_steady_due(s))
+    s->alike_count = GMLO_REVIEW - 1;
+  if (s->alike_count == GMLO_REVIEW_LAST + 1 && s->span_ns == 0 && s->is_timed &&
+      s->making.l == NULL && s->sims.ns == NULL)
     gmlo_session_consider(s, 0);
 }
 
@@ -11325,7 +11317,7 @@ static void gmlo_session_rebind(gmlake_offload_session *s) {
 /* Whether an iteration is timed once more, after so many that were alike: in the first ones the
    host pins and maps memory, and the device waits for it. */
 static int gmlo_session_is_reviewed(uint64_t alike_count) {
-  return alike_count == 4 || alike_count == 9;
+  return alike_count == GMLO_REVIEW || alike_count == GMLO_REVIEW_LAST;
 }
 
 /* What was recorded of an iteration that has ended, if it is to be learnt; else NULL. */
@@ -11419,7 +11411,7 @@ static void gmlo_session_next_iteration(gmlake_offload_session *s) {
   s->stats.iteration_count++;
   gmlo_session_count_regions(s);
   gmlo_session_plan(s, 1);
-  if (is_same) gmlo_session_consider_early(s);
+  if (is_same) gmlo_session_consider_late(s);
 }
 
 static uint64_t gmlo_session_print(const gmlake_offload_step *step) {
@@ -12074,6 +12066,7 @@ gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_b
   if (!gmlo_is_near(limit_bytes, session->kept.limit_bytes)) { /* it is decided anew */
     session->kept.is_settled = 0;
     session->kept.failed_ns = 0;
+    if (session->alike_count >= GMLO_REVIEW) session->alike_count = GMLO_REVIEW - 1;
     gmlo_session_keep_none(session);
   }
   session->desc.limit_bytes = limit_bytes;
