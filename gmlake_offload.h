@@ -11120,7 +11120,6 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
       kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL ||
       gmlo_session_keeps_by_room(s))
     return;
-  kept->limit_bytes = s->desc.limit_bytes;
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, sizeof *p->ns);
   if (p->ns != NULL) {
@@ -12066,6 +12065,7 @@ gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_b
   if (!gmlo_is_near(limit_bytes, session->kept.limit_bytes)) { /* it is decided anew */
     session->kept.is_settled = 0;
     session->kept.failed_ns = 0;
+    session->kept.limit_bytes = limit_bytes;
     if (session->alike_count >= GMLO_REVIEW) session->alike_count = GMLO_REVIEW - 1;
     gmlo_session_keep_none(session);
   }

@@ -539,6 +539,9 @@ static const row session_rows[] = {
      "kept=0 [16 " REGIONS_8 "] kept>0 kept<8 note limit:117 [12 " REGIONS_8 "] +kept=0 "
      "limit:180 [20 " REGIONS_8 "] kept=8 [30 " REGIONS_8_LARGER "] kept>0 kept<8 [30 " REGIONS_8
      "] kept=8"},
+    /* A limit that is told again and again, and differs by little, is the same one. */
+    {"regions_are_kept_where_the_limit_is_told_often",
+     "{limit:180} " WEIGHTS_8 "[20 limit:180 limit:(179|180) " REGIONS_8 "] kept=8"},
     /* Memory that nobody can give up ends it, too. */
     {"regions_make_room",
      "{told limit:180 link:6e7} " WEIGHTS_8 "[12 " REGIONS_8 "] kept=8 room:1 roomed=4u " REGIONS_8
