@@ -253,12 +253,14 @@ HOW A SESSION WORKS
      tensors come back as early as there is room, nothing leaves in vain, what the host has already
      leaves first, or somewhat more leaves than has to, which is room for what comes back. Each is
      simulated on a clock. Another one is taken if it is faster by one part in 33, or if it maps
-     less and is not slower by that. When the next iteration is the same, the session plans once
-     more, with its times. The schedule that it has is one of those that are compared then. In the
-     first iterations the host pins and maps memory, and the device waits for it. So after four that
-     were the same, and after nine, one more is timed: where a step was faster, that time counts. If
-     all steps together are faster by one part in 16, the session plans again. Where the device
-     waits for the program, a step's time has that in it; what it waits for the session has not.
+     less and is not slower by that. Copies out that go on behind the last step count half: a
+     program that waits for the device waits for them. When the next iteration is the same, the
+     session plans once more, with its times. The schedule that it has is one of those that are
+     compared then. In the first iterations the host pins and maps memory, and the device waits for
+     it. So after four that were the same, and after nine, one more is timed: where a step was
+     faster, that time counts. If all steps together are faster by one part in 16, the session plans
+     again. Where the device waits for the program, a step's time has that in it; what it waits for
+     the session has not.
   5. Sizes. What repeats is the order of steps and who makes what. Other sizes are no drift, and the
      schedule is for the largest that were seen: when all together have grown by one part in 16, a
      new one is made; when three iterations in a row have the same smaller ones, too. What it makes
@@ -7858,6 +7860,7 @@ typedef struct gmlo_schedule_sim {
   uint64_t *ready_ns, *gone_ns; /* by live range: when its last copy back, and out, has ended */
   unsigned char *is_away;       /* by live range */
   uint64_t now_ns, out_ns, in_ns, first_ns;
+  uint64_t tail_ns;   /* that copies out take behind the last step of an iteration */
   uint64_t host_ns;   /* until when the host is busy */
   gmlo_space space;   /* its chunks say when memory is free */
   uint32_t *range_of; /* by live range: its range there; NONE */
@@ -8392,7 +8395,7 @@ static int gmlo_simulate_begin(gmlo_scheduler *c, const gmlo_schedule *schedule,
   uint32_t live;
   gmlo_space_init(&r->space, &c->build.l->host, memory->chunk_bytes, memory->map_ns);
   memset(r->ready_ns, 0, 2 * c->build.live_count * sizeof *r->ready_ns);
-  r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
+  r->now_ns = r->out_ns = r->in_ns = r->tail_ns = r->host_ns = 0;
   r->map_count = r->released_at = r->released_count = 0;
   r->is_last = r->is_refused = 0;
   for (live = 0; live < c->build.live_count; live++)
@@ -8414,6 +8417,7 @@ static size_t gmlo_simulate_step(gmlo_scheduler *c, const gmlo_schedule *schedul
     r->first_ns = r->now_ns;
   }
   if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
+  if (index == 0) r->tail_ns = r->out_ns > r->now_ns ? r->out_ns - r->now_ns : 0;
   gmlo_simulate_op(c, r, index);
   for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++)
     gmlo_simulate_move(c, r, &schedule->moves[k]);
@@ -8584,7 +8588,8 @@ typedef struct gmlo_making {
   uint64_t work;              /* steps so far, about 10 ns each */
   gmlo_schedule schedule;     /* the best one so far */
   int is_present, has_best;   /* the best one is `present`; there is one */
-  uint64_t best_ns, least_ns; /* of the best one, of the fastest; */
+  uint64_t best_ns, least_ns; /* of the best one, of the fastest: gmlo_making_ns */
+  uint64_t added_ns;          /* by the best one */
   uint64_t step_ns, bound_ns; /* if nothing moves; none is faster */
 } gmlo_making;
 
@@ -8636,6 +8641,14 @@ static int gmlo_making_simulate(gmlo_making *m, const gmlo_schedule *schedule) {
   return done;
 }
 
+/* What the simulated iteration takes, to compare it. A program that waits for the device behind
+   each iteration waits for copies out, too; others do not: so these count half. */
+static uint64_t gmlo_making_ns(const gmlo_making *m, uint64_t *out_added_ns) {
+  uint64_t ns = m->c.sim.now_ns - m->c.sim.first_ns;
+  *out_added_ns = ns > m->step_ns ? ns - m->step_ns : 0;
+  return ns + m->c.sim.tail_ns / 2;
+}
+
 /* The schedule that the session has is simulated with the new times, if it is for this recording
    and limit: another one has to be better, as one of two ways. Else times that differ by little
    would change what moves, and sometimes for the worse. */
@@ -8648,7 +8661,7 @@ static int gmlo_making_present(gmlo_making *m) {
     return 1;
   }
   if (!gmlo_making_simulate(m, present)) return 0;
-  m->best_ns = m->least_ns = m->c.sim.now_ns - m->c.sim.first_ns;
+  m->best_ns = m->least_ns = gmlo_making_ns(m, &m->added_ns);
   m->has_best = m->is_present = 1;
   return 1;
 }
@@ -8724,7 +8737,7 @@ static int gmlo_schedule_is_lighter(const gmlo_schedule *a, const gmlo_schedule 
    lighter, and none is faster by that. Else it is freed. */
 static void gmlo_making_judge(gmlo_making *m, gmlo_schedule *other) {
   const gmlo_schedule *best = m->is_present ? m->present : &m->schedule;
-  uint64_t ns = m->c.sim.now_ns - m->c.sim.first_ns;
+  uint64_t added_ns, ns = gmlo_making_ns(m, &added_ns);
   if (m->has_best && ((other->planned_bytes > m->desc.target_bytes &&
                        other->planned_bytes > best->planned_bytes) ||
                       (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
@@ -8739,7 +8752,7 @@ static void gmlo_making_judge(gmlo_making *m, gmlo_schedule *other) {
   m->is_present = 0;
   m->best_ns = ns;
   if (ns < m->least_ns) m->least_ns = ns;
-  m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
+  m->schedule.added_ns = added_ns;
 }
 
 /* Makes a schedule in one way: what the plan moves leaves, and more, where more has to; what is in
@@ -10796,7 +10809,7 @@ static void gmlo_session_keep_schedule(gmlake_offload_session *s) {
   const gmlo_making *m = &s->making;
   gmlo_schedule *schedule = &s->schedule;
   schedule->step_ns = m->step_ns;
-  schedule->added_ns = m->best_ns > schedule->step_ns ? m->best_ns - schedule->step_ns : 0;
+  schedule->added_ns = m->added_ns;
   schedule->least_ns = m->bound_ns;
   s->stats.plan_count++;
 }
@@ -10870,7 +10883,7 @@ static int gmlo_sims_try(gmlo_sims *p, size_t number, const gmlake_offload_memor
   done = done && gmlo_making_run(&m);
   p->work += m.work;
   if (done) {
-    p->ns[number] = m.schedule.step_ns + m.schedule.added_ns;
+    p->ns[number] = m.best_ns;
     if (number == 0) p->before_ns = p->ns[0];
     if (m.schedule.planned_bytes > desc.target_bytes) p->ns[number] = UINT64_MAX;
   }

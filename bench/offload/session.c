@@ -51,7 +51,7 @@ static const char columns[] =
     "end the session's memory, and its mode: 0 learning, 1 planned, 2 drifted.\n";
 
 typedef struct settings {
-  int json, mock, gpu, busy;
+  int json, mock, gpu, busy, waits;
   uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries, vary,
       limit_mib, repeat;
   double part, link;
@@ -253,6 +253,9 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
 static void finish(world *w) {
   charge(w);
   w->failed |= w->session_table.stream_sync(w->session_table.user, w->stream);
+  if (!w->opts->waits) return;
+  w->failed |= w->session_table.stream_sync(w->session_table.user, w->session_table.out_stream);
+  w->failed |= w->session_table.stream_sync(w->session_table.user, w->session_table.in_stream);
 }
 
 static void close_world(world *w) {
@@ -441,6 +444,7 @@ static void iterate(world *w) {
       if (is_freed(w, op.writes[i], position) && !is_in(op.reads, op.read_count, op.writes[i]))
         unmake(w, op.writes[i]);
   }
+  if (w->opts->waits) finish(w);
   w->iteration++;
 }
 
@@ -841,13 +845,15 @@ static void print_heading(const settings *opts) {
 int main(int argc, char **argv) {
   static const char *const names[] = {"bench/graphs/resnet50-b64.gmgraph.gz",
                                       "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
-  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, 0, 0, .6, 0};
+  settings opts = {0, 0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, 0, 0, .6, 0};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"mock", OPTION_FLAG, &opts.mock, 0, 0, NULL, "on a mock's clock, also where there is a GPU"},
       {"gpu", OPTION_FLAG, &opts.gpu, 0, 0, NULL, "without a GPU only say so"},
       {"busy", OPTION_FLAG, &opts.busy, 0, 0, NULL,
        "the mock's calls take what they took in torch's programs, among others"},
+      {"wait", OPTION_FLAG, &opts.waits, 0, 0, NULL,
+       "behind each iteration the program waits for the device, and so for copies"},
       {"iterations", OPTION_COUNT, &opts.iterations, 1, 200, "N",
        "measure N iterations; default 10"},
       {"settle", OPTION_COUNT, &opts.settle, 2, 50, "N", "run N before these; default 6"},

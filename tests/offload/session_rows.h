@@ -137,6 +137,11 @@ static const row session_rows[] = {
              "(2|7|3)", "1", "2", "(6|6|5)")
              BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "] sync +time>=7.36*step+7.36*added "
                                                       "+time<=8.64*step+8.64*added"},
+    /* Of schedules that are as fast, one is taken whose copies out have ended when the iteration
+       ends: a program may wait for the device there. */
+    {"copies_end_with_the_iteration",
+     "{told limit:(108|113) link:25e7} " SETUP("6", "2", "12") "[12 " TRAIN(
+         "6", "6", "3") "] view view_tail=0 view_waits=20us"},
     /* While no plan holds: what is used at the end of an iteration comes back as soon as there is
        room, though that is a hundred steps before. A copy takes 13 steps. */
     {"what_is_used_late_comes_back_early",
@@ -575,11 +580,12 @@ static const row session_rows[] = {
        20 us to begin an iteration when it has read the result of the last. */
     {"what_is_planned",
      "{told limit:5} >w=1/1 >x=1/2 view!N [6 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
-     "c>x/7 -c sync ] view view_steps=5 view_tensors=5 view_stays=3 view_moves=4 view_unplanned=7u "
-     "view_planned=5u view_out=3u view_in=3u view_step=500us view_out_busy=26385+18193 "
+     "c>x/7 -c w>/8 sync ] view view_steps=6 view_tensors=5 view_stays=3 view_moves=4 "
+     "view_unplanned=7u "
+     "view_planned=5u view_out=3u view_in=3u view_step=600us view_out_busy=26385+18193 "
      "view_in_busy=view_out_busy view_first_in=2 view_first_wait=2 "
      "view_waits=26385+26385+20us view_time=step+added view_again=0 view_regions=0 view_named=2 "
-     "view_keys=25"},
+     "view_keys=33"},
     /* The same with g, which step 4 makes and the next iteration's step 0 uses for the last time:
        the session plans from behind that on. What happens there is told by the program's steps. */
     {"what_is_planned_across_iterations",

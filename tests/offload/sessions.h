@@ -48,6 +48,7 @@ typedef struct view {
   uint64_t first_wait, first_in; /* steps: the first that is waited for; before the first copy in */
   uint64_t regions;              /* those of which steps are there, + 1 */
   uint64_t keys;                 /* the sum of the steps' */
+  uint64_t tail;                 /* that copies out take behind the iteration's end */
 } view;
 
 static struct session_world {
@@ -286,6 +287,7 @@ static const figure session_figures[] = {
     VIEW(moves),
     VIEW(stays),
     VIEW(named),
+    VIEW(tail),
     VIEW(unplanned),
     VIEW(planned),
     VIEW(out),
@@ -701,6 +703,7 @@ static void view_moves(const gmlake_offload_session_plan *plan) {
     if (!move->is_copy) continue;
     *(is_in ? &v->in : &v->out) += tensor->copy_bytes;
     *(is_in ? &v->in_busy : &v->out_busy) += move->end_ns - move->begin_ns;
+    if (!is_in && move->end_ns > plan->time_ns + v->tail) v->tail = move->end_ns - plan->time_ns;
   }
 }
 
