@@ -7437,8 +7437,9 @@ typedef struct gmlo_move {
 } gmlo_move;
 
 typedef struct gmlo_schedule {
-  gmlo_move *moves; /* by step, those that leave first */
-  size_t *begin;    /* of each step's moves, and their end */
+  gmlo_move *moves;        /* by step, those that leave first */
+  size_t *begin;           /* of each step's moves, and their end */
+  unsigned char *is_asked; /* by step: a move follows it, or what then leaves was used in it */
   size_t step_count;
   size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
   uint64_t step_ns, added_ns;
@@ -7452,6 +7453,7 @@ typedef struct gmlo_schedule {
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
   gmlo_free(host, schedule->moves);
   gmlo_free(host, schedule->begin);
+  gmlo_free(host, schedule->is_asked);
   memset(schedule, 0, sizeof *schedule);
 }
 
@@ -8118,7 +8120,8 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   schedule->step_count = n;
   schedule->begin = (size_t *)gmlo_zeroed(&l->host, n + 1, sizeof *schedule->begin);
   schedule->moves = (gmlo_move *)gmlo_zeroed(&l->host, 4 * c->absence_count, sizeof(gmlo_move));
-  if (schedule->begin == NULL || schedule->moves == NULL) {
+  schedule->is_asked = (unsigned char *)gmlo_zeroed(&l->host, n, 1);
+  if (schedule->begin == NULL || schedule->moves == NULL || schedule->is_asked == NULL) {
     gmlo_schedule_free(&l->host, schedule);
     return 0;
   }
@@ -8132,6 +8135,8 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   for (i = 0; i < count; i++) {
     schedule->moves[i] = unsorted[c->order[i]];
     schedule->begin[schedule->moves[i].step + 1]++;
+    schedule->is_asked[schedule->moves[i].step] = 1;
+    if (!schedule->moves[i].is_in) schedule->is_asked[schedule->moves[i].use] = 1;
   }
   for (i = 0; i < n; i++) schedule->begin[i + 1] += schedule->begin[i];
   return 1;
@@ -9218,6 +9223,7 @@ static uint64_t gmlo_detector_note(gmlo_detector *r, const gmlake_offload_host *
 #define GMLO_COVERED 8u  /* a part of the steps, that may be others without a new recording */
 #define GMLO_VAIN 1u     /* schedules in vain that do not count: a first iteration is special */
 #define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
+#define GMLO_FENCED 16u  /* where all goes as planned, one of so many steps has a fence at least */
 #define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
 #define GMLO_GROWTH 16u /* a part of all sizes, or tensors: more by it are learnt, or planned for */
 #define GMLO_REVIEW 4u  /* an iteration is timed once more after so many that were alike, */
@@ -11661,9 +11667,11 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
   return result;
 }
 
-/* Whether tensors may have to leave soon: else nobody asks for the end of a single step. */
-static int gmlo_session_is_moving(const gmlake_offload_session *s) {
-  return !gmlo_session_is_planned(s) || s->schedule.begin[s->schedule.step_count] != 0;
+/* Whether somebody may wait for the end of the step that has ended, and not of a later one: behind
+   a drift, for any. A fence costs the host a call of the driver. */
+static int gmlo_session_is_asked(const gmlake_offload_session *s) {
+  return !gmlo_session_is_planned(s) || s->is_drifted || s->at % GMLO_FENCED == 0 ||
+         s->schedule.is_asked[s->at - 1];
 }
 
 /* Ends the step, whether what follows succeeds or not. */
@@ -11674,7 +11682,7 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
   gmlo_session_close(s);
   s->is_delayed = 0;
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
-  if (gmlo_session_is_moving(s))
+  if (gmlo_session_is_asked(s))
     (void)gmlo_session_fence(s, s->open_stream_id); /* if it fails, a later fence is as good */
   ended = gmlo_session_stamp(s, s->open_stream_id);
   s->ended_stream_id = s->open_stream_id;

@@ -137,6 +137,12 @@ static const row session_rows[] = {
              "(2|7|3)", "1", "2", "(6|6|5)")
              BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "] sync +time>=7.36*step+7.36*added "
                                                       "+time<=8.64*step+8.64*added"},
+    /* Of the steps that no move follows, and that use nothing which leaves then, one of 16 has a
+       fence: with one for each step these iterations take 1,676 calls of the device. */
+    {"few_steps_have_a_fence",
+     "{told limit:5} >w=1/1 >x=1/2 [12 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a c>x/7 -c "
+     "[160 w>/8 ] sync ] note [4 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a c>x/7 -c [160 w>/8 ] "
+     "sync ] +calls<=1128"},
     /* Of schedules that are as fast, one is taken whose copies out have ended when the iteration
        ends: a program may wait for the device there. */
     {"copies_end_with_the_iteration",
