@@ -10973,7 +10973,8 @@ static int gmlo_session_take_back(gmlake_offload_session *s) {
   uint64_t before_ns = kept->before_ns;
   if (!gmlo_is_near(s->span_size, kept->before_size)) return 0;
   if (kept->is_kept == NULL) {
-    if (!kept->is_settled && s->span_ns <= kept->failed_ns) gmlo_session_settle(s);
+    if (!kept->is_settled && kept->failed_ns != 0 && s->span_ns <= kept->failed_ns)
+      gmlo_session_settle(s);
     return 0;
   }
   if (before_ns == 0 || s->span_ns < before_ns) return 0;
@@ -11667,11 +11668,12 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
   return result;
 }
 
-/* Whether somebody may wait for the end of the step that has ended, and not of a later one: behind
-   a drift, for any. A fence costs the host a call of the driver. */
+/* Whether somebody may wait for the end of the step that has ended, and not of a later one: of any
+   behind a drift, of none where nothing moves. A fence costs the host a call of the driver. */
 static int gmlo_session_is_asked(const gmlake_offload_session *s) {
-  return !gmlo_session_is_planned(s) || s->is_drifted || s->at % GMLO_FENCED == 0 ||
-         s->schedule.is_asked[s->at - 1];
+  if (!gmlo_session_is_planned(s) || s->is_drifted) return 1;
+  return s->schedule.begin[s->schedule.step_count] != 0 &&
+         (s->at % GMLO_FENCED == 0 || s->schedule.is_asked[s->at - 1]);
 }
 
 /* Ends the step, whether what follows succeeds or not. */
