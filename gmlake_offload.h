@@ -11136,10 +11136,13 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
     gmlo_session_keep_none(s);
   }
   if (is_review && gmlo_session_take_back(s)) return;
-  if (kept->is_settled || (s->span_ns == 0 && s->alike_count <= GMLO_REVIEW_LAST) ||
-      kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL ||
+  if (kept->is_settled || kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL ||
       gmlo_session_keeps_by_room(s))
     return;
+  if (s->span_ns == 0 && s->alike_count != GMLO_REVIEW_LAST + 1) { /* one is to be timed */
+    if (s->alike_count > GMLO_REVIEW_LAST) s->alike_count = GMLO_REVIEW - 1;
+    return;
+  }
   if (gmlo_recording_copy_to(l, &p->recording) && gmlo_keeping_begin(&p->keeping, &p->recording))
     p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, sizeof *p->ns);
   if (p->ns != NULL) {
@@ -11253,13 +11256,14 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   if (s->making.l != NULL) gmlo_session_make(s);
 }
 
-/* Where sizes no longer vary iterations are reviewed anew. Where reviews have timed none, as each
-   has other tensors, it is decided without. */
+/* Where reviews have timed none, as each iteration has other tensors, it is decided without. Where
+   sizes no longer vary there are reviews once more. */
 static void gmlo_session_consider_late(gmlake_offload_session *s) {
-  if (s->alike_count > GMLO_REVIEW_LAST && s->steady_count == gmlo_session_steady_due(s))
-    s->alike_count = GMLO_REVIEW - 1;
-  if (s->alike_count == GMLO_REVIEW_LAST + 1 && s->span_ns == 0 && s->is_timed &&
-      s->making.l == NULL && s->sims.ns == NULL)
+  int is_due =
+      s->alike_count == GMLO_REVIEW_LAST + 1
+          ? s->span_ns == 0
+          : s->alike_count > GMLO_REVIEW_LAST && s->steady_count == gmlo_session_steady_due(s);
+  if (is_due && s->is_timed && s->making.l == NULL && s->sims.ns == NULL)
     gmlo_session_consider(s, 0);
 }
 
@@ -12089,7 +12093,6 @@ gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_b
     session->kept.is_settled = 0;
     session->kept.failed_ns = 0;
     session->kept.limit_bytes = limit_bytes;
-    if (session->alike_count >= GMLO_REVIEW) session->alike_count = GMLO_REVIEW - 1;
     gmlo_session_keep_none(session);
   }
   session->desc.limit_bytes = limit_bytes;

@@ -526,6 +526,11 @@ def check_explain(session, *paths):
     most = [max(step[i] for step in plan["steps"]) / 2**20 for i in (2, 3)]
     assert [max(columns[4]), max(columns[5])] == [round(bytes, 2) for bytes in most], page
     assert most[1] < most[0] / 2, page
+    end = plan["time_ns"]
+    for after, is_told in (0, False), (2000, True):
+        plan["moves"] = [(0, 0, 0, 1, end - 1000, end + after), (0, 0, 1, 1, end, end + 9000)]
+        told = " ".join(session.explain.link(plan, stats))
+        assert ("go on for 2.0 us behind the last step" in told) == is_told, told
     assert abs(sum(columns[8]) - stats["plan_out_bytes"] / 2**20) < 0.02, page
     assert abs(sum(columns[9]) - stats["plan_in_bytes"] / 2**20) < 0.02, page
     for stays, there, need in zip(columns[6], columns[5], columns[4]):

@@ -220,6 +220,10 @@ def link(plan, stats):
                f"{percent(ns, plan['time_ns'])} % of the time.")
     if plan:
         yield f"All copies take at least {took(stats['link_bound_ns'])} of an iteration."
+        ends = [move[MOVE_END] for move in plan["moves"] if move[MOVE_COPY] and not move[MOVE_IN]]
+        if max(ends, default=0) > plan["time_ns"]:
+            yield (f"Those out go on for {took(max(ends) - plan['time_ns'])} behind the last step: "
+                   "who waits for the device there (torch.cuda.synchronize) waits for them.")
 
 
 def host(stats):
