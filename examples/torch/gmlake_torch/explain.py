@@ -223,7 +223,8 @@ def link(plan, stats):
         ends = [move[MOVE_END] for move in plan["moves"] if move[MOVE_COPY] and not move[MOVE_IN]]
         if max(ends, default=0) > plan["time_ns"]:
             yield (f"Those out go on for {took(max(ends) - plan['time_ns'])} behind the last step: "
-                   "who waits for the device there (torch.cuda.synchronize) waits for them.")
+                   "a program that waits for the device there (torch.cuda.synchronize) waits for "
+                   "them, too.")
 
 
 def host(stats):
