@@ -612,8 +612,6 @@ void see_step(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *sta
   if (region && keys.has(DispatchKey::Python)) region->spoil(); /* the program may do anything */
   if (!region || region->is_spoilt()) return handle.redispatchBoxed(below, stack);
   const c10::impl::ExcludeDispatchKeyGuard guard{DispatchKeySet(SEEN)};
-  if (operator_of(handle).is_view)
-    return handle.redispatchBoxed(below, stack); /* whoever uses its result says how that lies */
   region->begin_step(operator_of(handle), *stack);
   handle.redispatchBoxed(below, stack);
   /* Asked for again: an operator may define others, and then what is known of them is new. */

@@ -420,6 +420,10 @@ void give_kernel(const c10::OperatorName &name, DispatchKey key, torch::CppFunct
 
 void register_operator(const c10::OperatorHandle &handle) {
   const Operator op(handle);
+  if (op.is_view) { /* whoever uses its result says how that lies */
+    kernels().names.push_back(handle.operator_name());
+    give_kernel(handle.operator_name(), again::SEEN, torch::CppFunction::makeFallthrough());
+  }
   if (op.is_quiet || (op.is_composite && op.is_own && op.own_kernels.empty())) return;
   kernels().names.push_back(handle.operator_name());
   if (!handle.hasKernelForDispatchKey(DispatchKey::BackendSelect))
