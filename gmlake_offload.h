@@ -1239,6 +1239,7 @@ typedef struct gmlake_offload_planned_move {
   uint32_t step;             /* behind which it leaves, or comes back */
   int is_in, is_copy;        /* without a copy it leaves since the host has its bytes */
   uint64_t begin_ns, end_ns; /* of the copy, which may end in the next iteration */
+  int stays;                 /* it is only copied, and leaves by a later move */
 } gmlake_offload_planned_move;
 
 typedef struct gmlake_offload_session_plan {
@@ -7434,6 +7435,7 @@ typedef struct gmlo_move {
   uint32_t use; /* SWAP_OUT: the last step before that used the slot; SWAP_IN: the next one */
   int is_in;
   int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
+  int stays;   /* it is only copied: it leaves by a later move, without a copy */
 } gmlo_move;
 
 typedef struct gmlo_schedule {
@@ -7853,6 +7855,7 @@ static gmlake_offload_result gmlo_build_graph(gmlo_build *w, gmlo_recording *l,
 typedef struct gmlo_absence {
   uint32_t live, last_use;
   size_t out, in, use;
+  size_t copy; /* behind which step it is copied: `out`, or an earlier one */
   int returns; /* 0: it is freed before it is used again */
   int is_copy; /* 0: the host has its bytes already */
 } gmlo_absence;
@@ -8047,12 +8050,17 @@ static size_t gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target
   return work;
 }
 
-/* Sorts the absences by their uses; or by how long they are. */
-static void gmlo_scheduler_sort(gmlo_scheduler *c, int by_length) {
+typedef enum gmlo_order { GMLO_BY_USE, GMLO_BY_LENGTH, GMLO_BY_OUT } gmlo_order;
+
+/* Sorts the absences: by their uses, by how long they are, or by when they begin. */
+static void gmlo_scheduler_sort(gmlo_scheduler *c, gmlo_order order) {
   gmlo_absence *sorted = c->absences + c->absence_capacity;
   size_t i, n = c->build.l->step_count;
-  for (i = 0; i < c->absence_count; i++)
-    c->keys[i] = (uint32_t)(c->absences[i].use - (by_length ? c->absences[i].out : 0));
+  for (i = 0; i < c->absence_count; i++) {
+    const gmlo_absence *a = &c->absences[i];
+    c->keys[i] =
+        (uint32_t)(order == GMLO_BY_OUT ? a->out : a->use - (order == GMLO_BY_USE ? 0 : a->out));
+  }
   gmlo_sort_keys(c->keys, c->absence_count, c->begin, 2 * n + 1, c->order);
   for (i = 0; i < c->absence_count; i++) sorted[i] = c->absences[c->order[i]];
   memcpy(c->absences, sorted, c->absence_count * sizeof *sorted);
@@ -8093,6 +8101,47 @@ static void gmlo_scheduler_return(gmlo_scheduler *c, gmlo_absence *a, int is_ear
   gmlo_scheduler_add(c, a->live, a->in, a->use, 1);
 }
 
+static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, int is_in) {
+  double speed = is_in ? c->desc->in_bytes_per_s : c->desc->out_bytes_per_s;
+  return gmlo_copy_time(c->build.l->slots[c->build.live_ranges[live].slot].real_bytes, speed) +
+         GMLO_COPY_NS;
+}
+
+/* The last step, up to its last use, that writes what leaves, or makes it; that use, if it was
+   written in the iteration before. */
+static size_t gmlo_scheduler_last_write(const gmlo_scheduler *c, const gmlo_absence *a) {
+  const gmlo_recording *l = c->build.l;
+  const gmlo_live_range *live = &c->build.live_ranges[a->live];
+  size_t first = c->graph->access_begin[live->id], access, from;
+  for (access = gmlo_scheduler_access(c, live->id, a->last_use);; access--) {
+    if (c->graph->accesses[access].position > a->last_use) break;
+    if (c->graph->accesses[access].how & GMLO_WRITES) return c->graph->accesses[access].position;
+    if (access == first) break;
+  }
+  from = gmlo_recording_way(l, l->cut, live->from);
+  return gmlo_live_is_whole(l, live) || from > a->last_use ? a->last_use : from;
+}
+
+/* What leaves may be copied while it is still read: behind its last write, as soon as the copies of
+   what leaves earlier have ended. Else what gets its memory waits for the copy. */
+static void gmlo_scheduler_copy_early(gmlo_scheduler *c) {
+  uint64_t end_ns = 0; /* of the copies so far */
+  size_t i;
+  gmlo_scheduler_sort(c, GMLO_BY_OUT);
+  for (i = 0; i < c->absence_count; i++) {
+    gmlo_absence *a = &c->absences[i];
+    size_t from;
+    a->copy = a->out;
+    if (!a->is_copy) continue;
+    from = gmlo_scheduler_last_write(c, a);
+    a->copy =
+        from + gmlo_count_below(c->time_ns + from + 1, a->out - from, sizeof *c->time_ns, end_ns);
+    if (end_ns < c->time_ns[a->copy + 1]) end_ns = c->time_ns[a->copy + 1];
+    end_ns += gmlo_scheduler_copy_ns(c, a->live, 0);
+  }
+  gmlo_scheduler_sort(c, GMLO_BY_USE);
+}
+
 /* The slot that stands for the live range when a step has ended. */
 static uint32_t gmlo_live_slot(const gmlo_recording *l, const gmlo_live_range *live,
                                uint32_t step) {
@@ -8102,14 +8151,15 @@ static uint32_t gmlo_live_slot(const gmlo_recording *l, const gmlo_live_range *l
 }
 
 static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_move *move, const gmlo_absence *a,
-                                int is_in) {
+                                int is_in, int stays) {
   const gmlo_recording *l = c->build.l;
-  size_t n = l->step_count;
-  move->step = (uint32_t)((l->cut + (is_in ? a->in + n - 1 : a->out)) % n);
+  size_t n = l->step_count, out = stays ? a->copy : a->out;
+  move->step = (uint32_t)((l->cut + (is_in ? a->in + n - 1 : out)) % n);
   move->slot = gmlo_live_slot(l, &c->build.live_ranges[a->live], move->step);
-  move->use = (uint32_t)((l->cut + (is_in ? a->use : a->last_use)) % n);
+  move->use = (uint32_t)((l->cut + (is_in ? a->use : stays ? a->copy : a->last_use)) % n);
   move->is_in = is_in;
-  move->is_copy = a->is_copy;
+  move->is_copy = a->is_copy && (is_in || stays || a->copy == a->out);
+  move->stays = stays;
 }
 
 /* Lists the moves by step, those that leave first. 0 if host memory is refused. */
@@ -8119,16 +8169,19 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   gmlo_move *unsorted;
   schedule->step_count = n;
   schedule->begin = (size_t *)gmlo_zeroed(&l->host, n + 1, sizeof *schedule->begin);
-  schedule->moves = (gmlo_move *)gmlo_zeroed(&l->host, 4 * c->absence_count, sizeof(gmlo_move));
+  schedule->moves = (gmlo_move *)gmlo_zeroed(&l->host, 6 * c->absence_count, sizeof(gmlo_move));
   schedule->is_asked = (unsigned char *)gmlo_zeroed(&l->host, n, 1);
   if (schedule->begin == NULL || schedule->moves == NULL || schedule->is_asked == NULL) {
     gmlo_schedule_free(&l->host, schedule);
     return 0;
   }
-  unsorted = schedule->moves + 2 * c->absence_count;
+  unsorted = schedule->moves + 3 * c->absence_count;
+  gmlo_scheduler_copy_early(c);
   for (i = 0; i < c->absence_count; i++) {
-    gmlo_scheduler_move(c, &unsorted[count++], &c->absences[i], 0);
-    if (c->absences[i].returns) gmlo_scheduler_move(c, &unsorted[count++], &c->absences[i], 1);
+    const gmlo_absence *a = &c->absences[i];
+    gmlo_scheduler_move(c, &unsorted[count++], a, 0, 0);
+    if (a->copy != a->out) gmlo_scheduler_move(c, &unsorted[count++], a, 0, 1);
+    if (a->returns) gmlo_scheduler_move(c, &unsorted[count++], a, 1, 0);
   }
   for (i = 0; i < count; i++) c->keys[i] = 2 * unsorted[i].step + (uint32_t)unsorted[i].is_in;
   gmlo_sort_keys(c->keys, count, c->begin, 2 * n, c->order);
@@ -8210,7 +8263,7 @@ static int gmlo_scheduler_take_way(gmlo_scheduler *c) {
   c->absence_capacity = most;
   c->absences = (gmlo_absence *)gmlo_take_unset(scope, most,
                                                 2 * sizeof *c->absences); /* half of it to sort */
-  c->keys = (uint32_t *)gmlo_take_unset(scope, most, 4 * sizeof *c->keys);
+  c->keys = (uint32_t *)gmlo_take_unset(scope, most, 6 * sizeof *c->keys);
   c->begin = (uint32_t *)gmlo_take(scope, 2 * n + 2, sizeof *c->begin);
   r->ready_ns = (uint64_t *)gmlo_take(scope, live_ranges, 2 * sizeof *r->ready_ns);
   r->is_away = (unsigned char *)gmlo_take(scope, live_ranges, 1);
@@ -8221,15 +8274,9 @@ static int gmlo_scheduler_take_way(gmlo_scheduler *c) {
       r->is_away == NULL || r->range_of == NULL || r->last_of == NULL || r->released == NULL) {
     return 0;
   }
-  c->order = c->keys + 2 * most;
+  c->order = c->keys + 3 * most;
   r->gone_ns = r->ready_ns + live_ranges;
   return 1;
-}
-
-static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, int is_in) {
-  double speed = is_in ? c->desc->in_bytes_per_s : c->desc->out_bytes_per_s;
-  return gmlo_copy_time(c->build.l->slots[c->build.live_ranges[live].slot].real_bytes, speed) +
-         GMLO_COPY_NS;
 }
 
 /* ---- A simulation: GMLO_ROUNDS iterations of a schedule ---- */
@@ -8325,12 +8372,13 @@ static void gmlo_simulate_move(const gmlo_scheduler *c, gmlo_schedule_sim *r,
     r->is_away[live] = 0;
     return;
   }
-  r->gone_ns[live] = r->now_ns;
+  if (r->gone_ns[live] < r->now_ns) r->gone_ns[live] = r->now_ns;
   if (move->is_copy) {
     if (r->out_ns < r->now_ns) r->out_ns = r->now_ns;
     if (r->out_ns < r->host_ns) r->out_ns = r->host_ns;
     r->gone_ns[live] = r->out_ns += gmlo_scheduler_copy_ns(c, live, 0);
   }
+  if (move->stays) return;
   if (!r->is_away[live]) gmlo_simulate_leave(r, live, r->gone_ns[live], 1);
   r->is_away[live] = 1;
 }
@@ -8373,7 +8421,8 @@ static void gmlo_simulate_cut(gmlo_scheduler *c, const gmlo_schedule *schedule) 
   for (i = n; i-- != 0;) {
     size_t index = (l->cut + i) % n;
     for (k = schedule->begin[index + 1]; k-- != schedule->begin[index];)
-      r->is_away[c->build.of[schedule->moves[k].slot]] = (unsigned char)schedule->moves[k].is_in;
+      if (!schedule->moves[k].stays)
+        r->is_away[c->build.of[schedule->moves[k].slot]] = (unsigned char)schedule->moves[k].is_in;
   }
   for (live = 0; live < c->build.live_count; live++) {
     int never = r->is_away[live] == 2, crosses = gmlo_live_crosses(l, &c->build.live_ranges[live]);
@@ -8688,7 +8737,7 @@ static void gmlo_making_leave_by_plan(gmlo_making *m) {
 static void gmlo_making_prune(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
   size_t i, kept = 0;
-  gmlo_scheduler_sort(c, 1);
+  gmlo_scheduler_sort(c, GMLO_BY_LENGTH);
   for (i = 0; i < c->absence_count; i++)
     if (!gmlo_scheduler_take_back(c, &c->absences[i], m->desc.target_bytes))
       c->absences[kept++] = c->absences[i];
@@ -8700,7 +8749,7 @@ static void gmlo_making_return(gmlo_making *m, int is_early) {
   gmlo_scheduler *c = &m->c;
   uint64_t end_ns = UINT64_MAX; /* the begin of the first copy back, from behind */
   size_t i, count = c->absence_count;
-  gmlo_scheduler_sort(c, 0);
+  gmlo_scheduler_sort(c, GMLO_BY_USE);
   for (i = 0; i < count; i++)
     gmlo_scheduler_return(c, &c->absences[is_early ? i : count - 1 - i], is_early, &end_ns);
 }
@@ -10659,6 +10708,11 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
     gmlo_session_tensor *g;
     if (tensor == GMLAKE_OFFLOAD_NONE) continue;
     g = &s->tensors[tensor];
+    if (move->stays) {
+      if (gmlo_session_may_leave(s, g) && !g->is_clean && share >= 1)
+        result = gmlo_session_copy_out(s, tensor);
+      continue;
+    }
     if (!move->is_in) {
       if (gmlo_session_may_leave(s, g)) result = gmlo_session_let_go(s, tensor, share);
       continue;
@@ -12241,6 +12295,7 @@ static void gmlo_view_move(gmlo_view *v, size_t number, int is_in, uint32_t live
   row->end_ns = is_in ? v->c.sim.ready_ns[live] : v->c.sim.gone_ns[live];
   row->begin_ns = row->end_ns;
   if (row->is_copy) row->begin_ns -= gmlo_scheduler_copy_ns(&v->c, live, is_in);
+  row->stays = move->stays;
 }
 
 /* The i-th step of a simulation. In its last step a tensor counts even if it is away. [V1] */
@@ -12266,7 +12321,7 @@ static void gmlo_view_step(gmlo_view *v, size_t i) {
   for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
     uint32_t live = build->of[schedule->moves[k].slot];
     gmlo_view_move(v, k, schedule->moves[k].is_in, live);
-    gmlo_view_turn(v, live, !v->moves[k].is_in, index);
+    if (!v->moves[k].stays) gmlo_view_turn(v, live, !v->moves[k].is_in, index);
   }
 }
 

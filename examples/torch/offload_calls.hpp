@@ -235,8 +235,8 @@ API const char *gmlake_torch_offload_plan_json(int device, const char **out_json
                                        number(t.copy_bytes)};
          });
     list(text, "moves", plan->moves, plan->move_count, [](const gmlake_offload_planned_move &m) {
-      return std::vector<int64_t>{m.tensor,           m.step,          m.is_in, m.is_copy,
-                                  number(m.begin_ns), number(m.end_ns)};
+      return std::vector<int64_t>{m.tensor,           m.step,           m.is_in, m.is_copy,
+                                  number(m.begin_ns), number(m.end_ns), m.stays};
     });
     *out_json = kept_text(text + "}");
     return nullptr;

@@ -528,7 +528,8 @@ def check_explain(session, *paths):
     assert most[1] < most[0] / 2, page
     end = plan["time_ns"]
     for after, is_told in (0, False), (2000, True):
-        plan["moves"] = [(0, 0, 0, 1, end - 1000, end + after), (0, 0, 1, 1, end, end + 9000)]
+        plan["moves"] = [(0, 0, 0, 1, end - 1000, end + after, 0),
+                         (0, 0, 1, 1, end, end + 9000, 0)]
         told = " ".join(session.explain.link(plan, stats))
         assert ("go on for 2.0 us behind the last step" in told) == is_told, told
     assert abs(sum(columns[8]) - stats["plan_out_bytes"] / 2**20) < 0.02, page
@@ -852,8 +853,8 @@ def check_figures(explain):
         "time_ns": 65,
         "steps": [[0, 10, 6, 6, -1, 0], [10, 20, 7, 5, 0, 0], [35, 30, 5, 5, 0, 1]],
         "tensors": [[0, 3, 2, 2], [0, 3, 3, 1], [1, 2, 1, 1], [0, 0, 9, 9]],
-        "moves": [[0, 0, 0, 1, 10, 18], [0, 1, 1, 1, 27, 35], [1, 2, 0, 0, 65, 65],
-                  [1, 2, 1, 1, 60, 68]],
+        "moves": [[0, 0, 0, 1, 10, 18, 1], [0, 0, 0, 0, 18, 18, 0], [0, 1, 1, 1, 27, 35, 0],
+                  [1, 2, 0, 0, 65, 65, 0], [1, 2, 1, 1, 60, 68, 0]],
     }
     phases = explain.Phases()
     phases.mark(7)

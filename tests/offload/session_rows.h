@@ -75,6 +75,9 @@
   "mark [12 w#>t=4/500 -t ] [12 w~>t=4/501 -t ] sync mark [12 w~>t=4/600 -t ] [12 w#>t=4/601 -t " \
   "] sync "
 
+/* In five chunks a has to leave between its uses. */
+#define READ_MEANWHILE "w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a c>x/7 -c w>/8 sync "
+
 static const row session_rows[] = {
     /* ---- Plans are followed ---- */
 
@@ -585,24 +588,28 @@ static const row session_rows[] = {
     /* What is planned, worked out by hand: step 2 would need 7 chunks, of which 5 may be there, and
        step 1 six. So a, of two chunks, is away in step 2, between its uses; and x, of one, from its
        use to the next iteration's step 2: w and what is made stay. A copy takes 10 us and 8.192 us
-       a chunk. What step 2 makes gets a chunk of a's, and waits for its 26.385 us out; a comes back
-       when b is gone, behind step 2, so that step 3 waits for its 26.385 us, too; the host takes
-       20 us to begin an iteration when it has read the result of the last. The copy of x out
-       has ended when the last step ends. */
+       a chunk. a is copied while step 1 reads it, and leaves behind that: so what step 2 makes gets a
+       chunk of a's, and waits for nothing. a comes back when b is gone, behind step 2, so that step
+       3 waits for its 26.385 us; the host takes 20 us to begin an iteration when it has read the
+       result of the last. x is copied behind its use, too, and leaves behind the last step. */
     {"what_is_planned",
      "{told limit:5} >w=1/1 >x=1/2 view!N [6 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
-     "c>x/7 -c w>/8 sync ] view view_steps=6 view_tensors=5 view_stays=3 view_moves=4 "
+     "c>x/7 -c w>/8 sync ] view view_steps=6 view_tensors=5 view_stays=3 view_moves=6 "
      "view_unplanned=7u "
      "view_planned=5u view_out=3u view_in=3u view_step=600us view_out_busy=26385+18193 "
-     "view_in_busy=view_out_busy view_first_in=2 view_first_wait=2 "
-     "view_waits=26385+26385+20us view_time=step+added view_again=0 view_regions=0 view_named=2 "
+     "view_in_busy=view_out_busy view_first_in=2 view_first_wait=3 "
+     "view_waits=26385+20us view_time=step+added view_again=0 view_regions=0 view_named=2 "
      "view_keys=33"},
+    /* And so it is: without that copy in step 1 four iterations took as many of its times more. */
+    {"what_is_read_is_copied_meanwhile",
+     "{told limit:5} >w=1/1 >x=1/2 [6 mark " READ_MEANWHILE "] note [4 mark " READ_MEANWHILE
+     "] +demand_in=0 +demand_out=0 +out=4*plan_out +time<4*step+4*20us"},
     /* The same with g, which step 4 makes and the next iteration's step 0 uses for the last time:
        the session plans from behind that on. What happens there is told by the program's steps. */
     {"what_is_planned_across_iterations",
      "{told limit:5} >w=1/1 >x=1/2 >g=2/2 [6 mark w,g>a=2/3 -g a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
      "c>x,g=2/7 -c sync ] view view_named=3 view_keys=25 view_unplanned=7u view_planned=5u "
-     "view_moves=4 view_first_in=2 view_first_wait=2 view_waits=26385+26385+20us "
+     "view_moves=5 view_first_in=2 view_first_wait=3 view_waits=26385+20us "
      "view_time=step+added"},
     /* Where chunks have numbers, too: the plan says from that step on who has which. */
     {"what_is_planned_across_iterations_for_chunks",

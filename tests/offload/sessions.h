@@ -699,6 +699,7 @@ static void view_moves(const gmlake_offload_session_plan *plan) {
     JUDGE(tensor->step_count != 0 && (i == 0 || move[-1].step <= move->step));
     JUDGE(move->is_copy ? move->end_ns > move->begin_ns : move->end_ns == move->begin_ns);
     JUDGE(move->end_ns < UINT64_MAX / 2);
+    JUDGE(!move->stays || (move->is_copy && !is_in));
     if (is_in && v->first_in == UINT64_MAX) v->first_in = move->step;
     if (!move->is_copy) continue;
     *(is_in ? &v->in : &v->out) += tensor->copy_bytes;

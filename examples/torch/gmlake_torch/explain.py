@@ -3,7 +3,7 @@ here needs torch.
 
 A plan is what gmlake_torch_offload_plan_json returns: steps (begin_ns, time_ns, unplanned_bytes,
 planned_bytes, region, is_again), tensors (first_step, step_count, bytes, copy_bytes) and moves
-(tensor, step, is_in, is_copy, begin_ns, end_ns). gmlake_offload.h says what they are."""
+(tensor, step, is_in, is_copy, begin_ns, end_ns, stays). gmlake_offload.h says what they are."""
 import collections
 import re
 import statistics
@@ -13,7 +13,7 @@ import time
 PARTS = 8  # of an iteration whose phases are not known
 ROWS = 12  # of phases; where there are more, those of one name are one row
 STEP_BEGIN, STEP_TIME, STEP_UNPLANNED, STEP_PLANNED, STEP_REGION, STEP_AGAIN = range(6)
-MOVE_TENSOR, MOVE_STEP, MOVE_IN, MOVE_COPY, MOVE_BEGIN, MOVE_END = range(6)
+MOVE_TENSOR, MOVE_STEP, MOVE_IN, MOVE_COPY, MOVE_BEGIN, MOVE_END, MOVE_STAYS = range(7)
 
 Phase = collections.namedtuple("Phase", "name begin end")  # steps [begin, end)
 
@@ -98,7 +98,9 @@ class Row:
             tensor[2] for i, tensor in enumerate(tensors)
             if i not in moved and exists(tensor, top, len(steps))
         )
-        self.leaves = sum(tensors[m[MOVE_TENSOR]][2] for m in own if not m[MOVE_IN])
+        self.leaves = sum(
+            tensors[m[MOVE_TENSOR]][2] for m in own if not m[MOVE_IN] and not m[MOVE_STAYS]
+        )
         self.copied = sum(
             tensors[m[MOVE_TENSOR]][3] for m in own if m[MOVE_COPY] and not m[MOVE_IN]
         )
