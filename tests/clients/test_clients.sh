@@ -329,6 +329,22 @@ PY
   fails 'pairs.py: no such way' 2 'there is no way lak: native' --ways lak -- gaussian
 fi
 
+# bench/real/bound.py: what a step makes takes the place of the tensor that it does not read, which
+# comes back behind it.
+if command -v python3 >/dev/null; then
+  printf '%s\n' 'gmcalls 1' 'limit 0 0' 'alloc 0 0 1073741824 0' 'alloc 1 1 1073741824 0' 'mark 2' \
+    'begin 3 5 0 1 0' 'alloc 4 2 1073741824 0' 'end 5' 'free 6 2 0' 'begin 7 5 0 1 1' 'end 8' \
+    'mark 9' 'others 10 1024' >"$dir/two.gmcalls"
+  program='python3 -B bench/real/bound.py'
+  ok 'bench/real/bound' run 0 "$dir/two.gmcalls" 2.001
+  ok 'bench/real/bound: figures' prints '1.074 out    1.074 in    19.523 ms'
+  ok 'bench/real/bound: median' prints '19.523 ms: the median of the last 1'
+  ok 'bench/real/bound: all fits' run 0 "$dir/two.gmcalls" 4
+  ok 'bench/real/bound: nothing moves' prints '0.000 ms: the median of the last 1'
+  fails 'bench/real/bound: no room' 1 'the limit is too small' "$dir/two.gmcalls" 1
+  fails 'bench/real/bound: no recording' 1 'this is no recording' bench/real/bound.py 1
+fi
+
 # What bench/real/run.py writes of made-up runs, and report.py makes of it.
 if command -v python3 >/dev/null; then
   real='import run, sys
