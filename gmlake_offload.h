@@ -1097,7 +1097,7 @@ typedef struct gmlake_offload_session_stats {
   size_t device_bytes, device_bytes_peak;     /* in whole chunks, in the order of the calls */
   size_t host_bytes, host_bytes_peak;         /* pinned */
   size_t out_bytes, in_bytes;                 /* copied so far */
-  uint64_t out_count, in_count, drop_count;   /* copies; tensors that left without one */
+  uint64_t out_count, in_count, drop_count;   /* copies; tensors that left as the host had them */
   uint64_t demand_out_count, demand_in_count; /* that no plan asked for */
   uint64_t iteration_count;                   /* marked or found */
   uint64_t step_count, drift_count, plan_count;
@@ -1236,7 +1236,7 @@ typedef struct gmlake_offload_planned_tensor {
 
 typedef struct gmlake_offload_planned_move {
   uint32_t tensor;           /* its place in the plan's list; one without a move stays */
-  uint32_t step;             /* behind which it leaves, or comes back */
+  uint32_t step;             /* behind which it leaves, comes back, or is copied */
   int is_in, is_copy;        /* without a copy it leaves since the host has its bytes */
   uint64_t begin_ns, end_ns; /* of the copy, which may end in the next iteration */
   int stays;                 /* it is only copied, and leaves by a later move */
@@ -10278,14 +10278,26 @@ static int gmlo_session_add_slab(gmlake_offload_session *s, size_t count) {
   return 1;
 }
 
+/* How many pieces a tensor needs. */
+static size_t gmlo_session_pieces(const gmlake_offload_session *s, const gmlo_session_tensor *g) {
+  size_t count = g->real_bytes / s->piece_bytes + (g->real_bytes % s->piece_bytes != 0);
+  return count != 0 ? count : 1;
+}
+
+/* Whether so many pieces are free, or may be made so by a new slab. */
+static int gmlo_session_has_pieces(const gmlake_offload_session *s, size_t count) {
+  size_t most = s->desc.host_bytes_max, held = s->stats.host_bytes;
+  if (s->free_count >= count || most == 0) return 1;
+  return held < most && count - s->free_count <= (most - held) / s->piece_bytes;
+}
+
 /* Makes so many pieces free: of a new slab; where that is not to be had, of tensors that are also
    on the device. 0: there are not so many. */
 static int gmlo_session_need_pieces(gmlake_offload_session *s, size_t count) {
-  size_t most = s->desc.host_bytes_max, i;
-  if (s->free_count < count) {
-    size_t missing = count - s->free_count, held = s->stats.host_bytes;
-    int may_grow = most == 0 || (held < most && missing <= (most - held) / s->piece_bytes);
-    if (may_grow && gmlo_session_add_slab(s, missing)) return 1;
+  size_t i;
+  if (s->free_count < count && gmlo_session_has_pieces(s, count) &&
+      gmlo_session_add_slab(s, count - s->free_count)) {
+    return 1;
   }
   for (i = 0; i < s->tensor_count && s->free_count < count; i++) {
     gmlo_session_tensor *g = &s->tensors[i];
@@ -10297,9 +10309,8 @@ static int gmlo_session_need_pieces(gmlake_offload_session *s, size_t count) {
 /* Pinned memory for a tensor. */
 static gmlake_offload_result gmlo_session_take_pin(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_session_tensor *g = &s->tensors[tensor];
-  size_t count = g->real_bytes / s->piece_bytes + (g->real_bytes % s->piece_bytes != 0);
+  size_t count = gmlo_session_pieces(s, g);
   if (g->pin != GMLAKE_OFFLOAD_NONE) return GMLAKE_OFFLOAD_OK;
-  if (count == 0) count = 1;
   if (!gmlo_session_need_pieces(s, count)) {
     return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, tensor,
                              "there is no pinned memory left for a tensor that has to leave; "
@@ -10709,8 +10720,10 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
     if (tensor == GMLAKE_OFFLOAD_NONE) continue;
     g = &s->tensors[tensor];
     if (move->stays) {
-      if (gmlo_session_may_leave(s, g) && !g->is_clean && share >= 1)
+      if (gmlo_session_may_leave(s, g) && !g->is_clean && share >= 1 &&
+          gmlo_session_has_pieces(s, gmlo_session_pieces(s, g)))
         result = gmlo_session_copy_out(s, tensor);
+      if (result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY) result = GMLAKE_OFFLOAD_OK; /* later */
       continue;
     }
     if (!move->is_in) {

@@ -78,6 +78,9 @@
 /* In five chunks a has to leave between its uses. */
 #define READ_MEANWHILE "w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a c>x/7 -c w>/8 sync "
 
+/* Behind step 0 y is away, behind step 2 a. */
+#define SHORT_OF_PIECES "mark w>a=2/3 a>b=2/4 -b w,a,y>/5 w,y>c=2/6 -c a>y/7 -a w>/8 sync "
+
 static const row session_rows[] = {
     /* ---- Plans are followed ---- */
 
@@ -166,6 +169,11 @@ static const row session_rows[] = {
        has to leave: then its memory is nobody's to take. */
     {"pinned_memory_is_short",
      "{limit:88 host-max:34} " SETUP("6", "4", "8") "[10 " TRAIN("6", "4", "2") "] drifts=0"},
+    /* a would be copied behind step 0, while y is away and has all of it: other tensors would lose
+       their copies for that, and be copied once more. */
+    {"pinned_memory_is_too_short_for_copies_ahead",
+     "{told limit:5 host-max:2} >w=1/1 >y=2/2 [8 " SHORT_OF_PIECES "] note [4 " SHORT_OF_PIECES
+     "] +outs<=16"},
     /* A tensor that no schedule is for has a range that is wider than what it is for. */
     {"a_wider_range_is_used_again",
      "{free map:100us} mark a0,a12>a20=6/101 a11,a1>a11=27648b/102 a11,a8>a12=31744b/107 "
@@ -588,10 +596,10 @@ static const row session_rows[] = {
     /* What is planned, worked out by hand: step 2 would need 7 chunks, of which 5 may be there, and
        step 1 six. So a, of two chunks, is away in step 2, between its uses; and x, of one, from its
        use to the next iteration's step 2: w and what is made stay. A copy takes 10 us and 8.192 us
-       a chunk. a is copied while step 1 reads it, and leaves behind that: so what step 2 makes gets a
-       chunk of a's, and waits for nothing. a comes back when b is gone, behind step 2, so that step
-       3 waits for its 26.385 us; the host takes 20 us to begin an iteration when it has read the
-       result of the last. x is copied behind its use, too, and leaves behind the last step. */
+       a chunk. a is copied while step 1 reads it, and leaves behind that: so what step 2 makes gets
+       a chunk of a's, and waits for nothing. a comes back when b is gone, behind step 2, so that
+       step 3 waits for its 26.385 us; the host takes 20 us to begin an iteration when it has read
+       the result of the last. x is copied behind its use, too, and leaves behind the last step. */
     {"what_is_planned",
      "{told limit:5} >w=1/1 >x=1/2 view!N [6 mark w>a=2/3 a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
      "c>x/7 -c w>/8 sync ] view view_steps=6 view_tensors=5 view_stays=3 view_moves=6 "
