@@ -8107,16 +8107,20 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, i
          GMLO_COPY_NS;
 }
 
+#define GMLO_READS_SEEN 64u /* before a last use, to find the write before them */
+
 /* The last step, up to its last use, that writes what leaves, or makes it; that use, if it was
-   written in the iteration before. */
+   written in the iteration before, or too many steps have read it since. */
 static size_t gmlo_scheduler_last_write(const gmlo_scheduler *c, const gmlo_absence *a) {
   const gmlo_recording *l = c->build.l;
   const gmlo_live_range *live = &c->build.live_ranges[a->live];
   size_t first = c->graph->access_begin[live->id], access, from;
+  unsigned seen = 0;
   for (access = gmlo_scheduler_access(c, live->id, a->last_use);; access--) {
     if (c->graph->accesses[access].position > a->last_use) break;
     if (c->graph->accesses[access].how & GMLO_WRITES) return c->graph->accesses[access].position;
     if (access == first) break;
+    if (++seen == GMLO_READS_SEEN) return a->last_use;
   }
   from = gmlo_recording_way(l, l->cut, live->from);
   return gmlo_live_is_whole(l, live) || from > a->last_use ? a->last_use : from;

@@ -612,6 +612,10 @@ static const row session_rows[] = {
     {"what_is_read_is_copied_meanwhile",
      "{told limit:5} >w=1/1 >x=1/2 [6 mark " READ_MEANWHILE "] note [4 mark " READ_MEANWHILE
      "] +demand_in=0 +demand_out=0 +out=4*plan_out +time<4*step+4*20us"},
+    /* So that a plan's cost stays linear, 64 steps are looked at for the one that wrote a. */
+    {"what_is_read_often_is_copied_when_it_leaves",
+     "{told limit:5} >w=1/1 >x=1/2 [6 mark w>a=2/3 [(62|63) a>/9 ] a>b=2/4 w,b>c=1/5 -b a>a/6 -a "
+     "c>x/7 -c w>/8 sync ] view view_moves=(6|5)"},
     /* The same with g, which step 4 makes and the next iteration's step 0 uses for the last time:
        the session plans from behind that on. What happens there is told by the program's steps. */
     {"what_is_planned_across_iterations",
