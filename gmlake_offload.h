@@ -8107,7 +8107,7 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t live, i
          GMLO_COPY_NS;
 }
 
-#define GMLO_READS_SEEN 64u /* before a last use, to find the write before them */
+#define GMLO_READS_SEEN 64u /* uses, from the last one back, among which the last write is sought */
 
 /* The last step, up to its last use, that writes what leaves, or makes it; that use, if it was
    written in the iteration before, or too many steps have read it since. */
@@ -10288,21 +10288,19 @@ static size_t gmlo_session_pieces(const gmlake_offload_session *s, const gmlo_se
   return count != 0 ? count : 1;
 }
 
-/* Whether so many pieces are free, or may be made so by a new slab. */
-static int gmlo_session_has_pieces(const gmlake_offload_session *s, size_t count) {
-  size_t most = s->desc.host_bytes_max, held = s->stats.host_bytes;
-  if (s->free_count >= count || most == 0) return 1;
-  return held < most && count - s->free_count <= (most - held) / s->piece_bytes;
+/* Whether so many pieces are free, if need be those of a new slab. */
+static int gmlo_session_find_pieces(gmlake_offload_session *s, size_t count) {
+  size_t most = s->desc.host_bytes_max, held = s->stats.host_bytes, missing;
+  if (s->free_count >= count) return 1;
+  missing = count - s->free_count;
+  return (most == 0 || (held < most && missing <= (most - held) / s->piece_bytes)) &&
+         gmlo_session_add_slab(s, missing);
 }
 
-/* Makes so many pieces free: of a new slab; where that is not to be had, of tensors that are also
-   on the device. 0: there are not so many. */
+/* The same; where there are too few, of tensors that are also on the device. */
 static int gmlo_session_need_pieces(gmlake_offload_session *s, size_t count) {
   size_t i;
-  if (s->free_count < count && gmlo_session_has_pieces(s, count) &&
-      gmlo_session_add_slab(s, count - s->free_count)) {
-    return 1;
-  }
+  if (gmlo_session_find_pieces(s, count)) return 1;
   for (i = 0; i < s->tensor_count && s->free_count < count; i++) {
     gmlo_session_tensor *g = &s->tensors[i];
     if (g->lives && g->has_bytes && g->pin != GMLAKE_OFFLOAD_NONE) gmlo_session_unpin(s, g);
@@ -10725,9 +10723,8 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
     g = &s->tensors[tensor];
     if (move->stays) {
       if (gmlo_session_may_leave(s, g) && !g->is_clean && share >= 1 &&
-          gmlo_session_has_pieces(s, gmlo_session_pieces(s, g)))
+          gmlo_session_find_pieces(s, gmlo_session_pieces(s, g)))
         result = gmlo_session_copy_out(s, tensor);
-      if (result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY) result = GMLAKE_OFFLOAD_OK; /* later */
       continue;
     }
     if (!move->is_in) {

@@ -1,5 +1,5 @@
-"""The fewest bytes that a program's step moves under a limit, if nothing is executed again: by
-farthest next use, over a recording of its session's calls.
+"""About the fewest bytes that a program's step moves under a limit, if nothing is executed again:
+by farthest next use, over a recording of its session's calls.
 
     with gmlake_torch.offload(limit_bytes=130 << 30, recomputes="never") as session:
         session.record("calls.gmcalls")
@@ -9,8 +9,9 @@ farthest next use, over a recording of its session's calls.
 
 A line for each iteration: GB to the host and back, and the milliseconds that a link of --link GB/s
 takes for the larger of both. What is needed and away comes back; for it those leave whose next use
-is farthest. What leaves is copied if it was written since the last copy. Chunks and their size do
-not count, nor that copies may have to wait for each other: no session reaches it.
+is farthest. What leaves is copied if it was written since the last copy. That chunks are whole does
+not count, nor that what leaves and what comes back may have to wait for each other: a session takes
+longer.
 """
 import argparse
 import bisect
@@ -95,7 +96,7 @@ class Device:
         self.there.add(tensor)
         self.moved[1] += size if tensor in self.host else 0
 
-    def make(self, what, tensors, read_count):
+    def play(self, what, tensors, read_count):
         """A call. Returns what has moved if an iteration begins."""
         if what == "begin":
             self.open = set(tensors)
@@ -124,10 +125,13 @@ def main():
     parser.add_argument("limit", type=float, help="GiB of the device")
     parser.add_argument("--link", type=float, default=55, help="GB/s in each direction (55)")
     args = parser.parse_args()
-    recording = Recording(args.recording)
+    try:
+        recording = Recording(args.recording)
+    except OSError as error:
+        parser.error(f"{args.recording}: {error.strerror}")
     device, found = Device(recording, int(args.limit * 2**30)), []
     for device.call, call in enumerate(recording.calls):
-        moved = device.make(*call)
+        moved = device.play(*call)
         if moved:
             found.append(max(moved) / args.link / 1e6)
             print(f"{moved[0] / 1e9:8.3f} out {moved[1] / 1e9:8.3f} in {found[-1]:9.3f} ms")

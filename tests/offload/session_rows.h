@@ -608,7 +608,8 @@ static const row session_rows[] = {
      "view_in_busy=view_out_busy view_first_in=2 view_first_wait=3 "
      "view_waits=26385+20us view_time=step+added view_again=0 view_regions=0 view_named=2 "
      "view_keys=33"},
-    /* And so it is: without that copy in step 1 four iterations took as many of its times more. */
+    /* What is planned happens: an iteration takes 16 us more than its steps. If a were copied when
+       it leaves it would take 33 us more. */
     {"what_is_read_is_copied_meanwhile",
      "{told limit:5} >w=1/1 >x=1/2 [6 mark " READ_MEANWHILE "] note [4 mark " READ_MEANWHILE
      "] +demand_in=0 +demand_out=0 +out=4*plan_out +time<4*step+4*20us"},
