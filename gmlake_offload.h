@@ -1172,7 +1172,7 @@ gmlake_offload_session_mark(gmlake_offload_session *session);
    steps make, and later executes them again, between recompute and region_end. 1: it keeps what it
    needs of it, and executes them once. *out_region is a number that no other region ever has. The
    results have to be the same either way. pre: no region is open: of nested ones only the outermost
-   is told. */
+   is told; nor is a step, here and in the next two functions. Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
     gmlake_offload_session *session, uint64_t *out_region, int *out_is_kept);
 
@@ -1183,7 +1183,7 @@ gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t regio
 
 /* What region or recompute began has ended. unseen_bytes: behind recompute, what the steps made in
    memory that the session does not know and that is still needed; else 0. Errors: INVALID_ARGUMENT
-   (no region is open). */
+   (no region is open, or a step is). */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen_bytes);
 
@@ -12013,7 +12013,11 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
   return gmlo_session_exit(session, result);
 }
 
-static gmlake_offload_result gmlo_session_region_open(gmlake_offload_session *s) {
+/* Whether a region may begin. In an open step it may not: what that allocates would be the region's,
+   and what the region allocates first the step's. */
+static gmlake_offload_result gmlo_session_check_region(gmlake_offload_session *s) {
+  if (s->is_open) return gmlo_session_invalid(s, "a step is open; end it before the region begins");
+  if (s->open_region == 0) return GMLAKE_OFFLOAD_OK;
   return gmlo_session_invalid(s, "a region is open; tell only the outermost of nested ones");
 }
 
@@ -12024,9 +12028,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (out_region == NULL || out_is_kept == NULL) {
     result = gmlo_session_invalid(session, "out_region or out_is_kept is NULL");
-  } else if (session->open_region != 0) {
-    result = gmlo_session_region_open(session);
-  } else {
+  } else if ((result = gmlo_session_check_region(session)) == GMLAKE_OFFLOAD_OK) {
     *out_region = session->open_region = ++session->region;
     number = session->region - session->first_region;
     *out_is_kept = session->kept.is_kept != NULL && number < session->kept.region_count &&
@@ -12045,12 +12047,10 @@ gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t regio
   const gmlo_region *known;
   gmlo_region *record;
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->open_region != 0) {
-    result = gmlo_session_region_open(session);
-  } else if (region == 0 || region > session->region) {
+  if (region == 0 || region > session->region) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, GMLAKE_OFFLOAD_NONE,
                                "there was no region of that number");
-  } else {
+  } else if ((result = gmlo_session_check_region(session)) == GMLAKE_OFFLOAD_OK) {
     known = gmlo_session_kept_by_room(session, region);
     if (known != NULL) session->by_room.skip_to[known->again] = GMLAKE_OFFLOAD_NONE;
     session->open_region = region;
@@ -12068,8 +12068,8 @@ gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen
   const gmlo_region *known;
   gmlo_region *record;
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->open_region == 0) {
-    result = gmlo_session_invalid(session, "no region is open");
+  if (session->open_region == 0 || session->is_open) {
+    result = gmlo_session_invalid(session, "no region is open, or a step in it is");
   } else {
     record = gmlo_session_region(session);
     if (record != NULL)

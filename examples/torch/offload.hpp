@@ -138,14 +138,16 @@ class Offload final : public Guest {
   /* ---- Regions ---- */
 
   /* A region begins that the program would execute twice, and which it keeps if the session says
-     so; see gmlake_offload_session_region. Operators that come from now on are in it.
+     so; see gmlake_offload_session_region. Operators that come from now on are in it, and what is
+     allocated before the first of them. The last operator has ended.
      pre: of these three also: no other region is open. *out_region 0: the session is not asked. */
   Result region(uint64_t *out_region, int *out_is_kept) {
     const Lock lock(mutex_);
     *out_region = 0;
     *out_is_kept = 0;
     if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
-    const Result result = note(session_.region(out_region, out_is_kept));
+    Result result = end_step();
+    if (result == GMLAKE_OFFLOAD_OK) result = note(session_.region(out_region, out_is_kept));
     is_region_ = result == GMLAKE_OFFLOAD_OK;
     is_again_ = false;
     return result;
@@ -154,7 +156,8 @@ class Offload final : public Guest {
   Result recompute(uint64_t region) {
     const Lock lock(mutex_);
     if (!is_open_ || is_held_ || !region) return GMLAKE_OFFLOAD_OK;
-    const Result result = note(session_.recompute(region));
+    Result result = end_step();
+    if (result == GMLAKE_OFFLOAD_OK) result = note(session_.recompute(region));
     is_region_ = is_again_ = result == GMLAKE_OFFLOAD_OK;
     before_ = is_again_ ? others_use() : 0;
     return result;
@@ -164,8 +167,10 @@ class Offload final : public Guest {
     const Lock lock(mutex_);
     if (!is_region_) return GMLAKE_OFFLOAD_OK;
     is_region_ = false;
+    const Result ended = end_step();
     const size_t unseen = is_again_ ? without_own(others_use(), before_) : 0;
-    return note(session_.region_end(unseen));
+    const Result result = note(session_.region_end(unseen));
+    return ended == GMLAKE_OFFLOAD_OK ? result : ended;
   }
 
   /* ---- Graphs ---- */

@@ -1446,14 +1446,16 @@ static const Case case_session_makes_room("session_makes_room", [] {
 });
 
 /* Training of six layers whose activations are made again in the backward pass, unless the session
-   says that they are kept. Returns how many are. */
-static int train_regions(Training &t, size_t others_bytes) {
+   says that they are kept. Returns how many are. `is_early`: memory is had before the operator that
+   fills it is seen, as Tensor.to does. */
+static int train_regions(Training &t, size_t others_bytes, bool is_early) {
   uint64_t regions[6];
   int kept[6], count = 0;
   void *made[6];
   const auto compute = [&](size_t i) {
-    t.step(11, {t.weights[i]}, {});
-    made[i] = take(WEIGHT);
+    if (is_early) made[i] = take(WEIGHT);
+    t.step(11, {t.weights[i]}, is_early ? std::vector<void *>{made[i]} : std::vector<void *>{});
+    if (!is_early) made[i] = take(WEIGHT);
     t.fill(made[i], WEIGHT, 50 + static_cast<uint32_t>(i));
   };
   for (size_t i = 0; i < 6; i++) {
@@ -1481,9 +1483,9 @@ static int train_regions(Training &t, size_t others_bytes) {
   check(mark());
   return count;
 }
-static int kept_regions(Training &t, size_t others_bytes) {
+static int kept_regions(Training &t, size_t others_bytes, bool is_early = false) {
   int kept = 0;
-  for (int i = 0; i < 40; i++) kept = train_regions(t, others_bytes);
+  for (int i = 0; i < 40; i++) kept = train_regions(t, others_bytes, is_early);
   return kept;
 }
 
@@ -1502,6 +1504,11 @@ static const Case case_regions("regions", [] {
   check(!open_session(REGIONS_LIMIT));
   check(!gmlake_torch_offload_region(&region, &is_kept) && region);
   check(!gmlake_torch_offload_region_end());
+});
+
+static const Case case_regions_allocate_first("regions_allocate_first", [] {
+  Training t(REGIONS_LIMIT, 6);
+  check(kept_regions(t, 0, true) == 6);
 });
 
 /* Fewer if each takes others' memory, too. */

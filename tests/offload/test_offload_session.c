@@ -665,6 +665,15 @@ static void wrong_arguments_of(gmlake_offload_session *session) {
   assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
   assert_error(gmlake_offload_session_mark(session), INVALID_ARGUMENT);
   assert_error(gmlake_offload_session_hold(session, 1), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_region(session, &number, &is_kept), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_session_end(session));
+  assert_ok(gmlake_offload_session_region(session, &number, &is_kept));
+  assert_ok(gmlake_offload_session_begin(session, &step));
+  assert_error(gmlake_offload_session_region_end(session, 0), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_session_end(session));
+  assert_ok(gmlake_offload_session_region_end(session, 0));
+  assert_ok(gmlake_offload_session_begin(session, &step));
+  assert_error(gmlake_offload_session_recompute(session, number), INVALID_ARGUMENT);
   assert_ok(gmlake_offload_session_end(session));
   assert_error(gmlake_offload_session_free(session, 7, NULL), UNKNOWN_ID);
   assert_error(gmlake_offload_session_pin(session, 7, NULL), UNKNOWN_ID);
