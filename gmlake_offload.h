@@ -7252,42 +7252,62 @@ static void gmlo_space_lift(gmlo_space *t, uint32_t id, uint32_t tensor) {
   range->tensor = tensor;
 }
 
-#define GMLO_RANGES_SEEN 256u /* idle ranges of one size that are looked at */
+#define GMLO_RANGES_SEEN 512u /* idle ranges of one size that are looked at */
 #define GMLO_ADDRESSES 32u    /* times the memory, of ranges */
 
-/* Whether a range maps nothing for so many bytes: the chunks that it had last are free, or mapping
-   costs nothing. With `clears` the chunks of released ranges count as free. */
-static int gmlo_space_is_mapped(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears) {
-  size_t i, count = bytes / t->chunk_bytes;
-  if (t->map_ns == 0) return 1;
-  for (i = 0; i < count; i++) {
+/* How many of the chunks that a range had last it does not get now for so many bytes, as others have
+   them: up to `most`. 0 where mapping costs nothing. With `clears` the chunks of released ranges
+   count as free. */
+static size_t gmlo_space_lacks(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears,
+                               size_t most) {
+  size_t i, lacks = 0, count = t->map_ns != 0 ? bytes / t->chunk_bytes : 0;
+  for (i = 0; i < count && lacks < most; i++) {
     uint32_t chunk = range->chunks[i], holder;
     t->work++;
-    if (chunk >= t->chunk_count) return 0;
-    holder = t->chunks[chunk].holder;
-    if (holder != GMLAKE_OFFLOAD_NONE && (!clears || !t->ranges[holder].is_released)) return 0;
+    holder = chunk < t->chunk_count ? t->chunks[chunk].holder : GMLAKE_OFFLOAD_NONE;
+    lacks += chunk >= t->chunk_count ||
+             (holder != GMLAKE_OFFLOAD_NONE && (!clears || !t->ranges[holder].is_released));
   }
-  return 1;
+  return lacks;
+}
+
+static int gmlo_space_is_mapped(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears) {
+  return gmlo_space_lacks(t, range, bytes, clears, 1) == 0;
+}
+
+/* Of a shelf's ranges the one that lacks the fewest chunks, of several the one that became idle last.
+   NONE: there is none. */
+static uint32_t gmlo_space_nearest(gmlo_space *t, const gmlo_shelf *shelf, size_t bytes,
+                                   int clears) {
+  uint32_t at, best = GMLAKE_OFFLOAD_NONE;
+  size_t lacks, least = SIZE_MAX;
+  unsigned seen = 0;
+  for (at = shelf->first; at != GMLAKE_OFFLOAD_NONE && seen < GMLO_RANGES_SEEN; seen++) {
+    lacks = gmlo_space_lacks(t, &t->ranges[at], bytes, clears, least);
+    if (lacks < least) best = at;
+    if (lacks < least) least = lacks;
+    at = t->ranges[at].after;
+  }
+  return best;
 }
 
 /* Of a shelf's ranges one that maps nothing for so many bytes: one that clears nothing, if there is
-   one. Else the one that is idle for longest if there are many; NONE: a new one is better. */
+   one. Else the one that maps the least if there are many; NONE: a new one is better. */
 static uint32_t gmlo_space_from_shelf(gmlo_space *t, const gmlo_shelf *shelf, size_t bytes,
                                       int clears) {
-  uint32_t at, last = GMLAKE_OFFLOAD_NONE, other = GMLAKE_OFFLOAD_NONE;
+  uint32_t at, other = GMLAKE_OFFLOAD_NONE;
   unsigned seen = 0;
   for (at = shelf->first; at != GMLAKE_OFFLOAD_NONE && seen < GMLO_RANGES_SEEN; seen++) {
     const gmlo_range *range = &t->ranges[at];
     if (gmlo_space_is_mapped(t, range, bytes, 0)) return at;
     if (clears && other == GMLAKE_OFFLOAD_NONE && gmlo_space_is_mapped(t, range, bytes, 1))
       other = at;
-    last = at;
     at = range->after;
   }
   if (other != GMLAKE_OFFLOAD_NONE) return other;
   if (shelf->bytes == bytes && seen < GMLO_RANGES_SEEN && t->bytes < t->most_bytes)
     return GMLAKE_OFFLOAD_NONE;
-  return last;
+  return gmlo_space_nearest(t, shelf, bytes, clears);
 }
 
 /* The smallest idle range with room for so many bytes; NONE: there is none. */

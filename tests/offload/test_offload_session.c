@@ -463,6 +463,32 @@ CASE(the_farthest_next_use_leaves) {
   is_tight = 0;
 }
 
+/* Where no idle range has all its chunks, and no more addresses are to be had, one is taken that maps
+   the fewest anew: the second of three. */
+CASE(the_range_that_lacks_the_fewest_chunks) {
+  uint32_t ids[3], holder;
+  gmlo_space t;
+  size_t i;
+  (void)state;
+  gmlo_space_init(&t, &counted, CHUNK, 1);
+  for (i = 0; i < 3; i++) {
+    ids[i] = gmlo_space_add(&t, 2 * CHUNK);
+    t.ranges[ids[i]].used = 2 * CHUNK;
+    t.ranges[ids[i]].chunks[0] = (uint32_t)(2 * i);
+    t.ranges[ids[i]].chunks[1] = (uint32_t)(2 * i + 1);
+    gmlo_space_hold(&t, ids[i], 1);
+    gmlo_space_hold(&t, ids[i], 0);
+  }
+  holder = gmlo_space_add(&t, 5 * CHUNK);
+  t.ranges[holder].used = 5 * CHUNK;
+  for (i = 0; i < 5; i++) t.ranges[holder].chunks[i] = (uint32_t)(i < 3 ? i : i + 1);
+  gmlo_space_lift(&t, holder, 0);
+  gmlo_space_hold(&t, holder, 1);
+  assert_int_equal(gmlo_space_idle(&t, 2 * CHUNK, GMLAKE_OFFLOAD_NONE, 0), ids[1]);
+  assert_int_equal(gmlo_space_wish(&t, ids[1]), 1);
+  gmlo_space_leave(&t);
+}
+
 /* A chunk whose number was refused is nobody's, and free once. */
 CASE(a_refused_number) {
   gmlo_space t;
