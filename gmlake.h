@@ -3858,14 +3858,14 @@ static void gmlk_whole_sort(gmlk_whole_chunks *whole, uint32_t count) {
   }
 }
 
-/* Enters a free range [at, end) into the supply, for a request of `grains`. */
+/* Enters a free range [at, end) into the supply, for a request of `grains`. pre: a chunk begins or
+   ends in it, or at one of its ends. */
 static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
                             uint32_t grains, uint32_t align) {
   const unsigned log = a->chunk_log;
   const uint32_t rest = ((uint32_t)1 << log) - 1, last = end >> log;
   const uint32_t first = (at >> log) + ((at & rest) != 0), boundary = first << log;
   const uint32_t aligned = at + ((0 - at) & (align - 1));
-  if (end < boundary) return; /* it touches no chunk's end */
   if (aligned < boundary && boundary - aligned <= grains) {
     const uint32_t tail = boundary - aligned;
     const int is_longest = tail > supply->tail_grains;
@@ -3925,10 +3925,12 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
   unsigned count = 0;
   for (; link != ring && count < tries; link = link->next, count++) {
     gmlk_block *head = (gmlk_block *)(void *)link, *b = tag ? gmlk_run_start(head) : head;
+    const uint32_t end = b->at + head->its.hole;
+    if (end < gmlk_chunks_for(a, b->at) << a->chunk_log) continue; /* it touches no chunk's end */
     if (!tag && stream && (b->prev->state == GMLK_FREE || b->next->state == GMLK_FREE) &&
         gmlk_is_in_run(b, stream))
       continue; /* its run stands in the own bins */
-    gmlk_supply_add(a, supply, b->at, b->at + head->its.hole, grains, align);
+    gmlk_supply_add(a, supply, b->at, end, grains, align);
   }
   return count;
 }
