@@ -7255,9 +7255,9 @@ static void gmlo_space_lift(gmlo_space *t, uint32_t id, uint32_t tensor) {
 #define GMLO_RANGES_SEEN 512u /* idle ranges of one size that are looked at */
 #define GMLO_ADDRESSES 32u    /* times the memory, of ranges */
 
-/* How many of the chunks that a range had last it does not get now for so many bytes, as others have
-   them: up to `most`. 0 where mapping costs nothing. With `clears` the chunks of released ranges
-   count as free. */
+/* How many of the chunks that a range had last it does not get now for so many bytes, as others
+   have them: up to `most`. 0 where mapping costs nothing. With `clears` the chunks of released
+   ranges count as free. */
 static size_t gmlo_space_lacks(gmlo_space *t, const gmlo_range *range, size_t bytes, int clears,
                                size_t most) {
   size_t i, lacks = 0, count = t->map_ns != 0 ? bytes / t->chunk_bytes : 0;
@@ -7275,8 +7275,8 @@ static int gmlo_space_is_mapped(gmlo_space *t, const gmlo_range *range, size_t b
   return gmlo_space_lacks(t, range, bytes, clears, 1) == 0;
 }
 
-/* Of a shelf's ranges the one that lacks the fewest chunks, of several the one that became idle last.
-   NONE: there is none. */
+/* Of a shelf's ranges the one that lacks the fewest chunks, of several the one that became idle
+   last. NONE: there is none. */
 static uint32_t gmlo_space_nearest(gmlo_space *t, const gmlo_shelf *shelf, size_t bytes,
                                    int clears) {
   uint32_t at, best = GMLAKE_OFFLOAD_NONE;
@@ -12033,8 +12033,8 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
   return gmlo_session_exit(session, result);
 }
 
-/* Whether a region may begin. In an open step it may not: what that allocates would be the region's,
-   and what the region allocates first the step's. */
+/* Whether a region may begin. In an open step it may not: what the region allocates first would be
+   the step's. */
 static gmlake_offload_result gmlo_session_check_region(gmlake_offload_session *s) {
   if (s->is_open) return gmlo_session_invalid(s, "a step is open; end it before the region begins");
   if (s->open_region == 0) return GMLAKE_OFFLOAD_OK;

@@ -463,8 +463,8 @@ CASE(the_farthest_next_use_leaves) {
   is_tight = 0;
 }
 
-/* Where no idle range has all its chunks, and no more addresses are to be had, one is taken that maps
-   the fewest anew: the second of three. */
+/* Where no idle range has all its chunks, and no more addresses are to be had, one is taken that
+   maps the fewest anew: the second of three. */
 CASE(the_range_that_lacks_the_fewest_chunks) {
   uint32_t ids[3], holder;
   gmlo_space t;
