@@ -3925,8 +3925,8 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
   unsigned count = 0;
   for (; link != ring && count < tries; link = link->next, count++) {
     gmlk_block *head = (gmlk_block *)(void *)link, *b = tag ? gmlk_run_start(head) : head;
-    const uint32_t end = b->at + head->its.hole;
-    if (end < gmlk_chunks_for(a, b->at) << a->chunk_log) continue; /* it touches no chunk's end */
+    const uint32_t end = b->at + head->its.hole, rest = a->chunk_grains - 1;
+    if (end < ((b->at + rest) & ~rest)) continue; /* it touches no chunk's end */
     if (!tag && stream && (b->prev->state == GMLK_FREE || b->next->state == GMLK_FREE) &&
         gmlk_is_in_run(b, stream))
       continue; /* its run stands in the own bins */
