@@ -7295,19 +7295,20 @@ static uint32_t gmlo_space_nearest(gmlo_space *t, const gmlo_shelf *shelf, size_
    one. Else the one that maps the least if there are many; NONE: a new one is better. */
 static uint32_t gmlo_space_from_shelf(gmlo_space *t, const gmlo_shelf *shelf, size_t bytes,
                                       int clears) {
-  uint32_t at, other = GMLAKE_OFFLOAD_NONE;
+  uint32_t at, nearest;
   unsigned seen = 0;
   for (at = shelf->first; at != GMLAKE_OFFLOAD_NONE && seen < GMLO_RANGES_SEEN; seen++) {
-    const gmlo_range *range = &t->ranges[at];
-    if (gmlo_space_is_mapped(t, range, bytes, 0)) return at;
-    if (clears && other == GMLAKE_OFFLOAD_NONE && gmlo_space_is_mapped(t, range, bytes, 1))
-      other = at;
-    at = range->after;
+    if (gmlo_space_is_mapped(t, &t->ranges[at], bytes, 0)) return at;
+    at = t->ranges[at].after;
   }
-  if (other != GMLAKE_OFFLOAD_NONE) return other;
+  nearest = gmlo_space_nearest(t, shelf, bytes, clears);
+  if (nearest != GMLAKE_OFFLOAD_NONE &&
+      gmlo_space_is_mapped(t, &t->ranges[nearest], bytes, clears)) {
+    return nearest;
+  }
   if (shelf->bytes == bytes && seen < GMLO_RANGES_SEEN && t->bytes < t->most_bytes)
     return GMLAKE_OFFLOAD_NONE;
-  return gmlo_space_nearest(t, shelf, bytes, clears);
+  return nearest;
 }
 
 /* The smallest idle range with room for so many bytes; NONE: there is none. */

@@ -1506,6 +1506,7 @@ static const Case case_regions("regions", [] {
   check(!gmlake_torch_offload_region_end());
 });
 
+/* Also where a layer's memory is had before its first operator is seen: it is the region's. */
 static const Case case_regions_allocate_first("regions_allocate_first", [] {
   Training t(REGIONS_LIMIT, 6);
   check(kept_regions(t, 0, true) == 6);
